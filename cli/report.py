@@ -141,8 +141,8 @@ def ratio_text(ratios: Mapping[str, Any]) -> str:
     lines = [table([f"{kind}, per unit of the column", *columns], rows)] if rows else []
     if left_out:
         lines.append(
-            f"no {kind} of {len(left_out)} column{'s' * (len(left_out) > 1)} of bases and "
-            "interactions: no such column changes alone"
+            f"no {kind} of {len(left_out)} column{'s' * (len(left_out) > 1)} of bases, "
+            "interactions and terms that share a column: no such column changes alone"
         )
     return "\n".join(lines)
 

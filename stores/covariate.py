@@ -54,8 +54,8 @@ def covariate(attributes: Mapping[str, Any], name: str) -> tuple[Vector, float]:
             f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(names[:8])}{more}"
         )
         raise DataError(
-            f"expected a feature, or a column that the formula has in bs(), as covariate, found "
-            f"{name!r}: {hint}"
+            f"expected a feature, or a column that the formula has in bs() without "
+            f"extrapolation 'clip' or 'zero', as covariate, found {name!r}: {hint}"
         )
     weights, constant = np.zeros(len(features)), constants[name]
     for feature, factor in factors[name].items():
@@ -91,7 +91,8 @@ def _add_arguments(
             [knots[k + 1 : k + 1 + degree].mean() for k in range(len(knots) - degree - 1)]
         )
         left_out = len(centres) - len(names)
-        if degree < 1 or left_out not in (0, 1) or options.get("extrapolation") == "zero":
+        # Outside of its bounds a clipped basis gives the bound, and one of zeros gives 0.
+        if degree < 1 or left_out not in (0, 1) or options.get("extrapolation") in ("clip", "zero"):
             continue
         first = float(centres[0]) if left_out else 0.0
         factors[name] = {

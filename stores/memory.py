@@ -15,7 +15,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
 from streammc.numerics.coded_matrix import CodedMatrix
-from streammc.protocols import Index, PassTask, Vector
+from streammc.protocols import Index, PassTask
 from streammc.stores.format.layout import (
     FORMAT,
     MAX_FEATURES,
@@ -24,6 +24,7 @@ from streammc.stores.format.layout import (
     chunks_per_block,
     round_chunk_rows,
 )
+from streammc.stores.formula_columns import FormulaColumns
 from streammc.stores.full_pass.row_blocks import MemoryBlock
 from streammc.stores.number_checks import (
     check_finite,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore(ShownArrays):
+class MemoryStore(FormulaColumns, ShownArrays):
     """A ``Dataset`` of arrays in memory; made by :func:`from_arrays`.
 
     Parameters
@@ -132,12 +133,6 @@ class MemoryStore(ShownArrays):
         if self.groups is not None:
             return self.groups.labels_of_rows(start, stop)
         return None if self._row_groups is None else self._row_groups[start:stop]
-
-    def covariate(self, name: str) -> tuple[Vector, float]:
-        """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
-        from streammc.stores.covariate import covariate
-
-        return covariate(self.attributes, name)
 
     def blocks(self) -> list[MemoryBlock]:
         """Return the row blocks of a full pass, in the order of the rows."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import BusyError, StoreError
 from streammc.group_table import GroupTable
-from streammc.protocols import Index, PassTask, Vector
+from streammc.protocols import Index, PassTask
 from streammc.stores.cloud.address import Root, split_arrays, store_root
 from streammc.stores.format.codes import read_columns
 from streammc.stores.format.consistency import check_keys, has_design, is_foreign
@@ -39,6 +39,7 @@ from streammc.stores.format.object_access import (
     require_store,
 )
 from streammc.stores.format.schema import check_features, read_schema
+from streammc.stores.formula_columns import FormulaColumns
 from streammc.stores.full_pass.later_rows import later_blocks
 from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.member_values import read_values
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Store(ShownStore):
+class Store(FormulaColumns, ShownStore):
     """A ``Dataset`` of a store on disk (format 1); made by :func:`open_store`.
 
     Parameters
@@ -164,12 +165,6 @@ class Store(ShownStore):
         from streammc.stores.rows.groups import read_groups
 
         return read_groups(self._root, self.layout, self.manifest, self.attributes["groups"])
-
-    def covariate(self, name: str) -> tuple[Vector, float]:
-        """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
-        from streammc.stores.covariate import covariate
-
-        return covariate(self.attributes, name)
 
     def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""

@@ -71,6 +71,8 @@ streammc ingest header.csv new.zarr --formula 'late ~ hour'
 streammc ingest text.csv new.zarr --formula 'late ~ log(distance)'
 streammc ingest intercept.csv new.zarr --formula 'late ~ Intercept'
 streammc.from_table(frame, formula=["late ~ hour"])
+streammc.from_table([pd.DataFrame({"y": [0, 1], "size": pd.Categorical(order, order, ordered=True)}) for order in (["s", "m"], ["m", "s"])], formula="y ~ size")
+streammc.from_table(pd.DataFrame({"y": [0, 1], "size": pd.Categorical([38, 40])}), response="y")
 streammc.from_table(frame, formula="late ~ hour" + " + hour" * 5000)
 streammc.from_table(frame, formula="late ~ " + " + ".join(f"I(hour + {k})" for k in range(2000)))
 streammc.from_table(frame, formula="late ~ " + "(" * 100 + "hour" + ")" * 100)

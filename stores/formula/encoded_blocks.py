@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +20,14 @@ from streammc.stores.formula.coded_factors import (
 )
 from streammc.stores.formula.early_scan import EarlyScan, can_scan_early
 from streammc.stores.formula.factor_columns import factor_node
-from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
+from streammc.stores.formula.factor_fit import Distinct, TextLevels
+from streammc.stores.formula.fit import Fitter, fitter
 from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, columns_of, label, walk
 from streammc.stores.formula.terms import Terms, read_terms, refuse_powers
 from streammc.stores.formula.used_columns import FormulaRows, RowReport, other_columns
 from streammc.stores.formula.values import Codes, State, finite
 from streammc.stores.ingest.columns import Columns
-from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.level_counts import LevelCounts
@@ -38,27 +37,6 @@ from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
 
 _TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
-
-
-def doubtful_levels(design: Design) -> list[str]:
-    """Return a warning for each text factor whose levels look like dates or decimal commas."""
-    lines = []
-    for name, state in design.states.items():
-        levels = [level for level in state.get("levels", ()) if isinstance(level, str)]
-        found = [level for level in levels if re.fullmatch(DECIMAL_COMMA, level)]
-        dates = [level for level in levels if re.fullmatch(ISO_DATE, level)]
-        if name in design.kinds and len(dates) * 2 > len(levels):
-            lines.append(
-                f"{name} is text, a factor of {len(levels)} levels that look like dates "
-                f"({dates[0]!r}): write C({name}) if that is meant, or a column of numbers (days "
-                "since the first) into the table for a trend"
-            )
-        if found and len(found) * 2 > len(levels):
-            lines.append(
-                f"{name} is text, a factor of {len(levels)} levels that look like numbers with a "
-                f"decimal comma ({found[0]!r}): write them with a point to have one column"
-            )
-    return lines
 
 
 class FormulaBlocks:
@@ -131,6 +109,7 @@ class FormulaBlocks:
         known = None if fitted is None else read_design(fitted, "the store")
         wanted = () if known is None else [name for name in used if known.kinds.get(name) == "text"]
         self._rows = FormulaRows(table, used, self._others, spool, labels, roles, wanted)
+        self._rows.fitted = known is not None
         self._early: EarlyScan | None = None
         if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
             self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)
@@ -270,7 +249,8 @@ class FormulaBlocks:
         inner = node.argument if isinstance(node, Call) else node
         if isinstance(inner, Column) and inner.name in self._rows.coders:
             return TextLevels(node, self._rows.coders[inner.name])
-        return Distinct(node, self._is_boolean(inner))
+        order = self._rows.orders.get(inner.name) if isinstance(inner, Column) else None
+        return Distinct(node, self._is_boolean(inner), order)
 
     def _is_boolean(self, node: Node) -> bool:
         """Return whether a numeric factor has the levels False and True."""

@@ -1,24 +1,21 @@
 """Fitters of a formula: statistics of the whole table, computed block by block.
 
-Levels, bounds, means and standard deviations are exact; knots are quantiles of a seeded
+Bounds, means and standard deviations are exact; knots are quantiles of a seeded
 uniform sample of the rows (all rows of a small table). An expression inside another is
 fitted in an earlier pass over the table.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from math import fsum, sqrt
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from streammc.errors import DataError
 from streammc.protocols import Vector
-from streammc.stores.formula.full_rank import MAX_COLUMNS
-from streammc.stores.formula.nodes import Call, Node, label, walk
-from streammc.stores.formula.values import Level, State, as_matrix, level_of, transform
-from streammc.stores.ingest.exact_values import Coder
+from streammc.stores.formula.nodes import Call, Node, walk
+from streammc.stores.formula.values import State, as_matrix, transform
 from streammc.stores.ingest.moments import Moments
 from streammc.stores.ingest.reservoir import Sample
 from streammc.stores.ingest.table_blocks import block_rows
@@ -192,101 +189,3 @@ class _Centred:
             return None
         mean, _ = self._moments.finish()
         return self._state | {"constraints": [mean.tolist()]}
-
-
-class Distinct:
-    """Fitter of a numeric factor: its distinct values.
-
-    Parameters
-    ----------
-    node
-        The factor.
-    boolean
-        Whether the levels 0 and 1 are written as False and True.
-    """
-
-    def __init__(self, node: Node, boolean: bool) -> None:
-        self._node = node
-        self._boolean = boolean
-        self._values: Vector = np.empty(0)
-
-    def add(self, values: Vector) -> None:
-        """Add the values (m,) of the next rows.
-
-        Raises
-        ------
-        DataError
-            If there are more levels than a formula may have columns.
-        """
-        self._values = np.union1d(self._values, values)
-        _check_levels(self._node, self._values.size)
-
-    def finish(self) -> State:
-        """Return the levels and the reference level."""
-        levels = [level_of(float(value), self._boolean) for value in self._values]
-        return factor_state(self._node, levels)
-
-
-class TextLevels:
-    """Fitter of a text factor: its distinct values in the rows in use."""
-
-    def __init__(self, node: Node, coder: Coder) -> None:
-        self._node = node
-        self._coder = coder
-        self._codes: Vector = np.empty(0)
-
-    def add(self, values: Vector) -> None:
-        """Add the codes (m,) of the next rows."""
-        self._codes = np.union1d(self._codes, values)
-
-    def finish(self) -> State:
-        """Return the levels and the reference level."""
-        levels = self._coder.ordered(self._codes.astype(int).tolist())
-        _check_levels(self._node, len(levels))
-        return factor_state(self._node, levels)
-
-
-def factor_state(node: Node, found: list[Level]) -> State:
-    """Return the levels and the reference level of a factor, checked against its options.
-
-    Raises
-    ------
-    DataError
-        If a level in the data is not in the list ``levels``, or the reference is not a level.
-    """
-    options = dict(node.options) if isinstance(node, Call) else {}
-    levels = found
-    if "levels" in options:
-        levels = [_whole(level) for level in options["levels"]]
-        for level in found:
-            if level not in levels:
-                raise DataError(
-                    f"expected only the levels listed in {label(node)!r} of the formula, found "
-                    f"{level!r} in the data: add it to levels=[...], or leave out the list"
-                )
-    base = options.get("contrasts", ())
-    reference = _whole(base[0]) if base else levels[0]
-    if reference not in levels:
-        near = get_close_matches(str(reference), map(str, levels), n=1)
-        shown = ", ".join(map(repr, levels[:8])) + (", ..." if len(levels) > 8 else "")
-        hint = f"did you mean {near[0]!r}?" if near else f"choose among {shown}"
-        raise DataError(
-            f"expected a level of the data as the reference of {label(node)!r}, found "
-            f"{reference!r}: {hint}"
-        )
-    return {"levels": levels, "reference": reference}
-
-
-def _whole(level: Any) -> Level:
-    if isinstance(level, float) and level.is_integer():
-        return int(level)
-    found: Level = level
-    return found
-
-
-def _check_levels(node: Node, count: int) -> None:
-    if count > MAX_COLUMNS:
-        raise DataError(
-            f"expected at most {MAX_COLUMNS} levels in {label(node)!r} of the formula, found "
-            f"{count}: group rare levels, or take the column as a number"
-        )

@@ -15,6 +15,7 @@ from streammc.stores.formula.factor_columns import described_factors, factor_nam
 from streammc.stores.formula.fit import fitted_parts
 from streammc.stores.formula.full_rank import DesignColumn, Fields, design_columns
 from streammc.stores.formula.nodes import Call, Column, Node, label, walk
+from streammc.stores.formula.shared_columns import changing_together
 from streammc.stores.formula.state_checks import good_state
 from streammc.stores.formula.terms import Terms, read_groups, read_nodes, read_terms
 from streammc.stores.formula.values import (
@@ -91,6 +92,11 @@ class Design:
             if column.fields
         ]
         return alone + [True] * len(self.effect_names)
+
+    @property
+    def only_together(self) -> list[str]:
+        """Names of columns that cannot change while all others stay as they are."""
+        return changing_together(self.columns)
 
     def described_factors(self) -> list[dict[str, Any]]:
         """Return the factors as in the attribute ``factors`` of a store."""

@@ -16,8 +16,8 @@ from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula.values import Codes, Values
 from streammc.stores.ingest.columns import check_types, require_column
-from streammc.stores.ingest.exact_values import Coder, kind
-from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.exact_values import Coder, kind, number_order
+from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.rows.row_ids import IdColumn
@@ -29,7 +29,7 @@ class FormulaRows:
     """Blocks of the table columns in use; text, and dates as ISO text, become codes.
 
     ``kinds`` has the kind of each column of the formula (``formula.fitted.KINDS``); a column of
-    dates is ``text``.
+    dates is ``text``. ``orders`` has the order of the levels of each category.
 
     Parameters
     ----------
@@ -67,6 +67,8 @@ class FormulaRows:
     ) -> None:
         self.table = table
         self._roles = roles
+        self.fitted = False
+        """Whether the columns have to be as in the table that the formula was fitted to."""
         for name in names:
             require_column(table, name, "a column of the formula")
         self.names = [*names, *others]
@@ -75,7 +77,8 @@ class FormulaRows:
         self._text = frozenset(text) & table.written
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
         self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
-        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels)
+        self.orders = {name: number_order(name) for name in names if self.kinds[name] == "category"}
+        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
         for name in others:
             if _kind(table, name) == "text":
                 raise self.text_error("text", [name])
@@ -100,7 +103,8 @@ class FormulaRows:
                     faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
                 yield start, raw
         except NotANumberError as error:
-            raise self.text_error(str(error)) from error
+            advice = FITTED_TEXT if self.fitted else LATE_TEXT
+            raise self.text_error(str(error), advice=advice) from error
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again."""
@@ -151,7 +155,7 @@ class FormulaRows:
         for name, found in self.kinds.items():
             fitted = "number" if design is None else design.kinds[name]
             if found == "text" and fitted != "text":
-                raise self.text_error("text", [name])
+                raise self.text_error("text", [name], FITTED_TEXT)
             if fitted == "text" and found != "text":
                 raise DataError(
                     f"expected text in column {name!r}, as in the table that the formula was "
@@ -178,18 +182,24 @@ class FormulaRows:
         if len(text) > compared and not (has_levels and isinstance(inner, Column)):
             raise self.text_error("text", text[:1])
 
-    def text_error(self, found: str, names: Sequence[str] = ()) -> DataError:
-        """Search the table for text in numeric columns; return the error with its place."""
+    def text_error(
+        self, found: str, names: Sequence[str] = (), advice: str | None = None
+    ) -> DataError:
+        """Search the table for text in numeric columns; return the error with its place.
+
+        ``advice`` replaces the usual one, to take the column as a factor.
+        """
         faults = Faults()
         names = names or [name for name in self.names if name not in self.coders]
         self._blocks.find_text(names, faults)
         try:
-            faults.refuse(self.table.locate, self._roles)
+            faults.refuse(self.table.locate, self._roles, advice)
         except DataError as error:
             return error
+        advice = advice or "take it as a factor, C(column)"
         return DataError(
             f"expected numbers in column {names[0]!r} of {self.table.sources[0].label}, found "
-            f"{found}: take it as a factor, C(column)"
+            f"{found}: convert it, or {advice}"
         )
 
 

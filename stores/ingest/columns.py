@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -59,8 +59,9 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
         If a column has two roles, trials have no response, or there is neither a feature nor
         an intercept.
     DataError
-        If a column does not exist (with the nearest name), or is of a type that is
-        neither a number nor text. The caller refuses text, because it can name the row.
+        If a column does not exist (with the nearest name), is of a type that is neither a
+        number nor text, or a feature is a category of numbers. The caller refuses text,
+        because it can name the row.
     """
     names = ("response", "offset", "weight", "trials")
     roles = {**{name: getattr(options, name) for name in names}, "row id": row_id}
@@ -108,7 +109,26 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
         options.response, tuple(chosen), options.offset, options.weight, options.trials
     )
     check_types(table, columns.names, columns.roles)
+    _refuse_categories(table, columns.features)
     return columns
+
+
+def _refuse_categories(table: Table, features: Sequence[str]) -> None:
+    """Refuse features that are categories of numbers, as those of text are."""
+    bad = [name for name in features if any(map(_is_category, table.types_of(name)))]
+    if bad:
+        name = bad[0] if bad[0].isidentifier() else f"`{bad[0]}`"
+        more = f" (and in {len(bad) - 1} more columns)" if len(bad) > 1 else ""
+        raise DataError(
+            f"expected numbers in column {bad[0]!r} of {table.sources[0].label}, found categories"
+            f"{more}: take it as a factor, --formula 'y ~ C({name})', convert it to numbers, or "
+            "leave it out with --features"
+        )
+
+
+def _is_category(type_: Any) -> bool:
+    """Return whether an Arrow type is a dictionary of numbers."""
+    return pa.types.is_dictionary(type_) and kind(type_) == "number"
 
 
 def text_columns(table: Table, columns: Columns) -> list[str]:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from streammc.errors import DataError
 from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.level_order import LevelOrder
 
 LIMIT: Final = 2**53
 """Largest absolute value up to which every integer is exact in float64."""
 
 _MAX_TEXTS: Final = 1_000_000
-_NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
+NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
+"""A number as it is written in text, as a regular expression."""
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
 DECIMAL_COMMA: Final = r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+"
 """A number with a decimal comma, as a regular expression."""
@@ -79,7 +81,8 @@ def iso_text(array: Any) -> Any:
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
     """Return an Arrow array of numbers as float64, with NaN for null.
 
-    Integers beyond 2**53 are recorded in ``faults``: float64 would round them.
+    Integers beyond 2**53, of decimal types too, are recorded in ``faults``: float64 would round
+    them. The digits after the point of a decimal are rounded.
 
     Parameters
     ----------
@@ -102,7 +105,24 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
             )
             bad = _flags(wide)
             faults.add("large integers", column, start, bad, array)
-    return _with_nan(array.cast(pa.float64(), safe=False))
+    values = _with_nan(array.cast(pa.float64(), safe=False))
+    if pa.types.is_decimal(array.type):
+        bad = np.abs(values) >= LIMIT
+        for row in np.flatnonzero(bad):
+            exact = array[int(row)].as_py()
+            bad[row] = abs(exact) > LIMIT and exact == int(exact)
+        faults.add("large integers", column, start, bad, array)
+    return values
+
+
+def number_order(column: str) -> LevelOrder:
+    """Return an empty order of the levels of a column whose categories are numbers."""
+
+    def numbers(dictionary: Any) -> list[float]:
+        values = to_float64(dictionary, column, 0, Faults())
+        return [float(value) for value in values if not np.isnan(value)]
+
+    return LevelOrder(column, numbers)
 
 
 def _with_nan(array: Any) -> Vector:
@@ -136,7 +156,7 @@ def find_text(
         array = array.dictionary_decode()
     if pa.types.is_string_view(array.type):
         array = array.cast(pa.string())
-    pattern = _BOOLEAN if boolean else _NUMBER
+    pattern = _BOOLEAN if boolean else NUMBER
     bad = ~_flags(pc.fill_null(pc.match_substring_regex(array, pattern), True))
     if boolean:
         faults.add("something else", column, start, bad, _Decoded(array))
@@ -160,7 +180,7 @@ class Coder:
     def __init__(self, column: str) -> None:
         self._column = column
         self._codes: dict[str, int] = {}
-        self._order: list[str] | None = None
+        self._order = LevelOrder(column, self._texts)
         self.values: list[str] = []
 
     def codes(self, array: Any) -> Vector:
@@ -171,12 +191,9 @@ class Coder:
         DataError
             If the column has over a million different values, or bytes that are not UTF-8.
         """
+        self._order.add(array)
         array = iso_text(array)
-        if pa.types.is_dictionary(array.type):
-            ordered = array.type.ordered
-            if ordered and self._order is None:
-                self._order = [self._text(value) for value in array.dictionary.to_pylist()]
-        else:
+        if not pa.types.is_dictionary(array.type):
             if pa.types.is_string_view(array.type):
                 array = array.cast(pa.string())
             array = array.dictionary_encode()
@@ -194,11 +211,13 @@ class Coder:
         return table[place]
 
     def ordered(self, codes: Sequence[int]) -> list[Any]:
-        """Return the values of ``codes``: in the order of an ordered dictionary, else sorted."""
-        found = {self.values[code] for code in codes}
-        if self._order is not None and found <= {*self._order}:
-            return [value for value in self._order if value in found]
-        return sorted(found)
+        """Return the values of ``codes``: in the order of ordered categories, else sorted."""
+        return self._order.arrange(self.values[code] for code in codes)
+
+    def _texts(self, dictionary: Any) -> list[str]:
+        """Return the words of an Arrow dictionary as text, without null."""
+        words = iso_text(dictionary).to_pylist()
+        return [self._text(word) for word in words if word is not None]
 
     def _text(self, word: Any) -> str:
         """Return a value, which may be binary, as text."""

@@ -15,6 +15,13 @@ from streammc.errors import DataError
 _OMIT: Final = "leave the column out with --features"
 # Text that can stand between quotes in a formula, in the advice for a command line.
 _IN_A_FORMULA: Final = re.compile(r"""[^'"\\`\x00-\x1f\x7f]{1,40}""")
+LATE_TEXT: Final = (
+    "correct the row, leave the column out, or, for a factor, save it as text in a Parquet file, "
+    "as pandas.read_csv(..., dtype={'column': str}) reads it"
+)
+"""Advice for text below the rows that decide the type of a column in a CSV file."""
+FITTED_TEXT: Final = "write numbers, as in the table that the store was made of"
+"""Advice for text in a column of numbers of the store that the table has to be like."""
 _DAYS: Final = "a column of numbers (days since the first)"
 
 # Kinds of faults, worded to follow "found", in the order of their report: the expected values
@@ -121,7 +128,12 @@ class Faults:
             # Columns are float64 here: 3.0 may be 3 in the table.
             self._found[key] = Fault(count, row, str(example).removesuffix(".0"))
 
-    def refuse(self, locate: Callable[[int], str], roles: Mapping[str, str] | None = None) -> None:
+    def refuse(
+        self,
+        locate: Callable[[int], str],
+        roles: Mapping[str, str] | None = None,
+        of_text: str | None = None,
+    ) -> None:
         """Raise an error for the first kind of fault recorded, with its columns; else return.
 
         Parameters
@@ -130,6 +142,8 @@ class Faults:
             Returns ``"row 3 of flights.csv, counted from 1"`` or the like for a row number.
         roles
             ``"response"``, ``"weight"`` and so on, of each column that is not a feature.
+        of_text
+            Advice for text and dates, where the usual one does not help.
 
         Raises
         ------
@@ -149,6 +163,8 @@ class Faults:
             more = f"; also in {', '.join(others[:3])}" if others else ""
             more += f" and {len(others) - 3} more columns" if len(others) > 3 else ""
             advice = advice_for(kind, column, (roles or {}).get(column), fault.example)
+            if of_text is not None and kind in ("text", "dates"):
+                advice = of_text.replace("'column'", repr(column))
             raise DataError(
                 f"expected {expected} in column {column!r}, found {kind} in {rows}, "
                 f"first in data {locate(fault.row)}{shown}{more}: {advice}"

@@ -71,6 +71,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         )
     with marked_folder("streammc-") as folder:
         rows = FormulaRows(open_table(table), used, others, folder / "table")
+        rows.fitted = True
         rows.check_kinds(design)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))

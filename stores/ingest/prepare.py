@@ -18,10 +18,11 @@ from streammc.protocols import Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP, ROW_GROUP
 from streammc.stores.formula.coded_factors import described
-from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
+from streammc.stores.formula.doubtful_levels import doubtful_levels
+from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
-from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
 from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
@@ -349,7 +350,7 @@ class Prepared:
                 count=levels.add,
             )
         except NotANumberError as error:
-            raise self._text(self.columns.names, str(error)) from error
+            raise self._text(self.columns.names, str(error), LATE_TEXT) from error
         faults.refuse(self._table.locate, self.columns.roles)
         if found.n_rows == 0:
             lost = f"{found.n_dropped} rows, all with missing values" * bool(found.n_dropped)
@@ -359,16 +360,19 @@ class Prepared:
             )
         return found
 
-    def _text(self, names: Sequence[str], found: str) -> DataError:
+    def _text(self, names: Sequence[str], found: str, advice: str | None = None) -> DataError:
         """Search the columns ``names`` for text; return the error with its place."""
         faults = Faults()
+        if self._options.like is not None:
+            advice = FITTED_TEXT
         self._blocks.find_text(names, faults)
         try:
-            faults.refuse(self._table.locate, self.columns.roles)
+            faults.refuse(self._table.locate, self.columns.roles, advice)
         except DataError as error:
             return error
+        factor = "leave it out with --features, or take it as a factor: --formula 'y ~ C({})'"
+        advice = advice or factor.format(names[0])
         return DataError(
             f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
-            f"{found}: leave it out with --features, or take it as a factor: "
-            f"--formula 'y ~ C({names[0]})'"
+            f"{found}: convert it, or {advice}"
         )

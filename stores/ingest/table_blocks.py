@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streammc.protocols import Matrix
 from streammc.stores.ingest.exact_values import LIMIT, Coder, find_text, to_float64
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.level_order import LevelOrder
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
 
@@ -47,6 +48,8 @@ class TableBlocks:
         Coders of the text columns.
     labels
         Columns of row ids or of group labels, collected in the first pass.
+    orders
+        Orders of the levels of columns whose categories are numbers, recorded as they are read.
     """
 
     def __init__(
@@ -56,12 +59,14 @@ class TableBlocks:
         spool: Path,
         coders: Mapping[str, Coder] | None = None,
         labels: Sequence[IdColumn] = (),
+        orders: Mapping[str, LevelOrder] | None = None,
     ) -> None:
         self._table = table
         self._names = list(names)
         self._rows = block_rows(len(names))
         self._coders = coders or {}
         self._labels = labels
+        self._orders = orders or {}
         self._spool = spool if table.spool else None
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
@@ -119,6 +124,8 @@ class TableBlocks:
                     if name in self._coders:
                         into[:] = self._coders[name].codes(array)
                         continue
+                    if name in self._orders:
+                        self._orders[name].add(array)
                     into[:] = to_float64(array, name, start + filled, faults)
                     if name in self._table.integers:
                         # 2**53 itself may be the odd integer 2**53 + 1, rounded.

@@ -190,6 +190,7 @@ def ratios(
     sign: NDArray[np.float64] | None = None,
     *,
     formula: bool = False,
+    together: Sequence[str] | None = None,
 ) -> dict[str, Any] | None:
     """Return statistics of the exponentials of the coefficients; ``None`` if they mean nothing.
 
@@ -205,14 +206,17 @@ def ratios(
         (chain, draw) signs of a signed run.
     formula
         Whether a formula made the columns, so that their names show bases and interactions.
+    together
+        Columns that cannot change alone, from the fitted formula; ``None``: those whose names
+        show it.
 
     Returns
     -------
     dict
         ``kind`` and ``parameters``, feature (of several linear predictors: label) ->
         statistics, without intercepts: the factor on the odds or the rate if the column
-        increases by one unit. ``only_together`` lists the columns of bases and of
-        interactions, which cannot change while all others stay fixed.
+        increases by one unit. ``only_together`` lists the columns that cannot change while all
+        others stay fixed: of bases, of interactions, and of terms that share a table column.
     """
     found = [block for block in blocks if block.exponential]
     if not found:
@@ -224,13 +228,16 @@ def ratios(
         for name, label in zip(features, block.labels, strict=True)
         if name != INTERCEPT and label not in effects
     ]
+    if together is None:
+        together = [name for name in features if formula and _only_together(name)]
+    fixed = set(together)
     place = {label: column for column, label in enumerate(labels)}
     with np.errstate(over="ignore"):
         values = np.exp(theta[:, :, [place[label] for _, label, _ in pairs]])
     return {
         "kind": found[0].exponential,
         "parameters": summarize_draws(values, [shown for shown, _, _ in pairs], sign),
-        "only_together": [shown for shown, _, name in pairs if formula and _only_together(name)],
+        "only_together": [shown for shown, _, name in pairs if name in fixed],
     }
 
 

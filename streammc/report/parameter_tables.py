@@ -61,7 +61,10 @@ def ratios_table(ratios: Mapping[str, Any]) -> Table | None:
     ]
     caption = f"{kind.capitalize()} of one more unit of a column, the others as they are"
     if together:
-        caption += f"; {len(together)} columns of bases and interactions never change alone"
+        caption += (
+            f"; {len(together)} columns of bases, interactions and terms that share a column "
+            "never change alone"
+        )
     headings = ("column", *RATIO_COLUMNS.values())
     return Table(caption, headings, rows, max(len(shown) - MOST_ROWS, 0))
 

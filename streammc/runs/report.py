@@ -140,6 +140,7 @@ def finish_report(
             dataset.feature_names,
             sign,
             formula=bool(dataset.attributes.get("formula")),
+            together=_only_together(dataset),
         ),
         priors=describe_priors(model, setup.cv.labels),
         audit=verdict,
@@ -162,6 +163,15 @@ def finish_report(
     ).to_json()
     run.set_attributes({"summary": summary})
     return summary
+
+
+def _only_together(dataset: Any) -> list[str] | None:
+    """Return the columns that cannot change alone; ``None`` if the data set cannot say."""
+    while dataset is not None:
+        if hasattr(dataset, "only_together"):
+            return list(dataset.only_together())
+        dataset = getattr(dataset, "dataset", None)
+    return None
 
 
 def _sampling(

@@ -155,7 +155,7 @@ def test_splines_are_sampled_and_predict_new_rows_with_their_own_knots(tmp_path,
 
     write("train.csv", 20_000)
     X = write("test.csv", 3000)
-    formula = "y ~ " + " + ".join(f"bs({name}, df=10, extrapolation='clip')" for name in names)
+    formula = "y ~ " + " + ".join(f"bs({name}, df=10, extrapolation='extend')" for name in names)
     assert streammc("ingest", "train.csv", "train", "--formula", formula, "--quiet").code == 0
     like = streammc("ingest", "test.csv", "test", "--like", "train", "--no-shuffle", "--json")
     assert like.code == 0, like.err

@@ -100,7 +100,7 @@ def test_ratios_of_bases_and_interactions_are_counted_not_shown() -> None:
     assert "bs(hour" in ratio_text(found)  # as runs of earlier versions recorded them
     text = ratio_text({**found, "only_together": ["bs(hour, df=6)[1]"]})
     assert ("wind" in text, "bs(hour" in text) == (True, False)
-    assert "no odds ratio of 1 column of bases and interactions" in text
+    assert "no odds ratio of 1 column of bases, interactions and terms" in text
 
 
 def test_digits_reach_the_error_of_the_mean() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from streammc.errors import DataError
 from streammc.stores.ingest.ingestion import from_table
+from streammc.stores.ingest.new_rows import encode_rows
 
 
 def frame() -> pd.DataFrame:
@@ -86,3 +87,36 @@ def test_text_in_a_column_with_a_role_names_its_option(table: Any, role: str) ->
     for options in ({"response": "y", "features": ["x"]}, {"formula": "y ~ x"}):
         found = message(table, **options, **{role: "helmet"})
         assert found.endswith(f"correct the column given to --{role}")
+
+
+@pytest.mark.parametrize("options", [{"formula": "y ~ C(z)"}, {"formula": "y ~ z"}, {}])
+def test_text_below_the_rows_that_decide_the_type_gets_advice_that_works(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    lines = "y,z\n" + "0,1\n1,2\n" * 150_000 + "1,A\n"
+    (tmp_path / "t.csv").write_text(lines)
+    found = message(tmp_path / "t.csv", **(options or {"response": "y"}))
+    assert "found text in 1 row, first in data row 300001 of" in found
+    assert "C(" not in found
+    assert ": correct the row, leave the column out, or, for a factor, save it as text in" in found
+    assert found.endswith("as pandas.read_csv(..., dtype={'z': str}) reads it")
+    table = pd.read_csv(tmp_path / "t.csv", dtype={"z": str})
+    table.to_parquet(tmp_path / "t.parquet")
+    store = from_table(tmp_path / "t.parquet", formula="y ~ C(z)")
+    assert ("Intercept", "C(z)[T.2]", "C(z)[T.A]") == store.feature_names
+
+
+@pytest.mark.parametrize("formula", ["y ~ C(z)", "y ~ z", None])
+@pytest.mark.parametrize("values", [["1", "3"], ["1", "B"]])
+def test_text_where_the_store_has_numbers_gets_advice_that_works(
+    formula: str | None, values: list[str], tmp_path: Path
+) -> None:
+    table = pd.DataFrame({"y": [0, 1, 1, 0], "z": [1, 2, 3, 1]})
+    how = {"response": "y"} if formula is None else {"formula": formula}
+    store = from_table(table, **how)
+    found = message(pd.DataFrame({"y": [0, 1], "z": values}), like=store)
+    assert found.endswith("write numbers, as in the table that the store was made of")
+    again = pd.DataFrame({"y": [0, 1, 1], "z": [2, 3, 1]})
+    assert 3 == from_table(again, like=store).n_rows
+    with pytest.raises(DataError, match="write numbers, as in the table that the store was made"):
+        list(encode_rows(store.attributes, pd.DataFrame({"z": values})))

@@ -7,6 +7,7 @@ import errno
 import gzip
 import os
 import resource
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from streammc.errors import (
 from streammc.stores.ingest import prepare
 from streammc.stores.ingest.ingestion import from_table, ingest
 
+BEYOND = Decimal(2**53 + 1)
 MANY = "1,2,0\n" * 300_000  # more than one block of the CSV reader
 
 
@@ -94,7 +96,7 @@ def test_text_in_a_column_of_numbers_is_refused(many: str, features: Any, place:
     assert 65 == error.exit_code
     assert f"'b', found text in 2 rows, first in data row {row} of" in str(error)
     assert "('ab c')" in str(error)
-    assert "--features" in str(error)
+    assert "leave the column out" in str(error)
 
 
 def test_non_boolean_among_truth_values_is_refused(place: Path) -> None:
@@ -169,6 +171,8 @@ def test_files_without_a_table_are_refused(content: bytes, message: str, place: 
         (pa.array([1, 2**53 + 1]), "integers in 1 row, first in data row 2 of"),
         (pa.array([-(2**53) - 1, None]), "integers in 1 row, first in data row 1 of"),
         (pa.array([1, 2**63 + 5], pa.uint64()), r"\('9223372036854775813'\)"),
+        (pa.array([BEYOND, Decimal(1)], pa.decimal128(20, 0)), r"\('9007199254740993'\)"),
+        (pa.array([1, -BEYOND], pa.decimal128(20, 2)), "integers in 1 row, first in data row 2"),
     ],
 )
 def test_columns_of_unsupported_types_are_refused(
@@ -179,6 +183,22 @@ def test_columns_of_unsupported_types_are_refused(
         with pytest.raises(DataError, match=message):
             ingest(source, place / "s.zarr", response="y")
         refusal(source, place)
+
+
+def test_decimal_levels_that_float64_would_merge_are_refused(place: Path) -> None:
+    a = pa.array([BEYOND, BEYOND - 1], pa.decimal128(20, 0))
+    with pytest.raises(DataError, match=r"'a', found large integers in 1 row, .* row 1 of"):
+        ingest(pa.table({"a": a, "y": [0, 1]}), place / "s.zarr", formula="y ~ C(a)")
+    with pytest.raises(DataError, match="float64 would round them: rescale the column"):
+        ingest(pa.table({"y": a, "x": [0, 1]}), place / "s.zarr", response="y")
+
+
+def test_digits_after_the_point_of_a_decimal_are_rounded(place: Path) -> None:
+    values = [Decimal("0.1"), Decimal(2**53), BEYOND - Decimal("0.5")]
+    table = pa.table({"a": pa.array(values, pa.decimal128(20, 1)), "y": [0, 1, 1]})
+    options = {"shuffle": False, "dtype": "float64", "standardize": False}
+    store = from_table(table, response="y", **options)
+    assert [0.1, 2.0**53, 2.0**53] == store.blocks()[0].X[:, 1].tolist()
 
 
 def test_complex_numbers_are_refused(place: Path) -> None:

@@ -152,3 +152,22 @@ def test_covariate_that_is_not_in_the_design_is_refused():
     for name in ("x2", "x9", "y"):
         with pytest.raises(DataError, match="covariate"):
             covariate(store.attributes, name)
+
+
+@pytest.mark.parametrize("extrapolation", ["clip", "zero"])
+def test_covariate_of_a_basis_that_hides_values_out_of_bounds_is_refused(extrapolation):
+    formula = f"y ~ bs(x1, df=5, extrapolation='{extrapolation}')"
+    store = from_table(TRAIN, formula=formula)
+    with pytest.raises(DataError, match="without extrapolation 'clip' or 'zero', as covariate"):
+        covariate(store.attributes, "x1")
+    beside = from_table(TRAIN, formula=f"{formula} + x1")
+    assert covariate(beside.attributes, "x1")[0].any()
+
+
+def test_covariate_of_an_extended_basis_is_exact_out_of_bounds():
+    formula = "y ~ bs(x1, df=5, extrapolation='extend')"
+    store = from_table(TRAIN, formula=formula, dtype="float64")
+    weights, constant = covariate(store.attributes, "x1")
+    far = TRAIN["x1"].max() + np.array([0.0, 0.5, 1.0])
+    (rows,) = encode_rows(store.attributes, {"x1": far})
+    np.testing.assert_allclose(rows.X @ weights + constant, far, atol=1e-8)

@@ -69,7 +69,7 @@ def test_a_store_without_a_formula_encodes_too() -> None:
 def test_blocks_are_small_where_the_design_is_wide() -> None:
     table = {"y": np.arange(6_000) % 2, "g": [f"{row % 3_000:04d}" for row in range(6_000)]}
     with pytest.warns(UserWarning, match="3,000 columns"):
-        store = from_table(table, formula="y ~ g")
+        store = from_table(table, formula="y ~ C(g)")
     parts = list(encode_rows(store.attributes, {"g": table["g"]}))
     assert 6_000 == sum(part.X.shape[0] for part in parts)
     assert max(part.X.nbytes for part in parts) < 16e6

@@ -1,0 +1,33 @@
+"""What the fitted formula of a data set says of its columns, as methods of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streammc.protocols import Vector
+
+
+class FormulaColumns:
+    """Methods of a data set that read the formula in its attributes."""
+
+    attributes: Mapping[str, Any]
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
+        from streammc.stores.covariate import covariate
+
+        return covariate(self.attributes, name)
+
+    def only_together(self) -> list[str]:
+        """Return the design columns that cannot change alone; none without a formula.
+
+        These are columns of bases and of interactions, and columns made of a table column of
+        which another term is made too. Levels of one factor are one term.
+        """
+        document = self.attributes.get("formula")
+        if document is None:
+            return []
+        from streammc.stores.formula.fitted import read_design
+
+        return read_design(document, "the store").only_together

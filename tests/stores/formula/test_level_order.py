@@ -1,0 +1,90 @@
+"""Levels of a factor are in the order of ordered categories, of whatever kind and file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from streammc.errors import DataError
+from streammc.stores.ingest.ingestion import from_table
+from streammc.stores.ingest.new_rows import encode_rows
+
+
+def frame(values, categories=None, ordered=True) -> pd.DataFrame:
+    x = pd.Categorical(values, categories=categories, ordered=ordered)
+    return pd.DataFrame({"y": np.arange(len(values)) % 2, "x": x})
+
+
+def levels(table, formula="y ~ x") -> list[object]:
+    store = from_table(table, formula=formula, shuffle=False)
+    (state,) = store.attributes["formula"]["states"].values()
+    return state["levels"]
+
+
+@pytest.mark.parametrize("formula", ["y ~ x", "y ~ C(x)"])
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        ([3, 1, 2, 3], [3, 2, 1]),
+        ([0.5, 2.5, 1.5], [1.5, 0.5, 2.5]),
+        ([True, False, True], [True, False]),
+        (["b", "c", "a"], ["c", "a", "b"]),
+    ],
+)
+def test_ordered_categories_keep_their_order(formula, values, order) -> None:
+    assert order == levels(frame(values, order), formula)
+    assert sorted(order) == levels(frame(values, order, ordered=False), formula)
+
+
+def test_ordered_dates_keep_their_order() -> None:
+    days = pd.to_datetime(["2024-01-02", "2024-01-01"])
+    assert ["2024-01-02", "2024-01-01"] == levels(frame(days, days), "y ~ C(x)")
+
+
+def test_design_of_ordered_numbers_has_the_first_category_as_reference() -> None:
+    store = from_table(frame([3, 1, 2, 3], [3, 2, 1]), formula="y ~ x", shuffle=False)
+    assert ("Intercept", "x[T.2]", "x[T.1]") == store.feature_names
+    (rows,) = encode_rows(store.attributes, pd.DataFrame({"x": [3, 1, 2]}))
+    indicators = rows.X * store.attributes["standardization"]["scale"]
+    indicators += store.attributes["standardization"]["mean"]
+    assert [[1, 0, 0], [1, 0, 1], [1, 1, 0]] == indicators.round(12).tolist()
+
+
+def test_orders_of_several_files_are_merged(tmp_path) -> None:
+    frame(list("lmlm"), ["m", "l"]).to_parquet(tmp_path / "a.parquet")
+    frame(list("smxs"), ["s", "m", "l", "x"]).to_parquet(tmp_path / "b.parquet")
+    files = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
+    assert ["s", "m", "l", "x"] == levels(files) == levels(files[::-1])
+
+
+def test_orders_of_numbers_are_merged() -> None:
+    assert [7, 5, 3, 1] == levels([frame([1, 5], [5, 1]), frame([7, 5, 3, 1], [7, 5, 3, 1])])
+
+
+def test_levels_that_are_no_category_follow_sorted() -> None:
+    plain = pd.DataFrame({"y": [0, 1, 1], "x": ["z", "a", "m"]})
+    assert ["s", "m", "l", "a", "z"] == levels([frame(list("lms"), ["s", "m", "l"]), plain])
+
+
+@pytest.mark.parametrize(
+    ("orders", "circle"),
+    [
+        ((["m", "l"], ["l", "m"]), "'m' before 'l' before 'm'|'l' before 'm' before 'l'"),
+        ((["s", "m"], ["m", "l"], ["l", "s"]), "'s' before 'm' before 'l' before 's'"),
+    ],
+)
+def test_orders_that_contradict_each_other_are_refused(orders, circle) -> None:
+    parts = [frame(order, order) for order in orders]
+    with pytest.raises(DataError, match=f"expected one order .* 'x', found ({circle})"):
+        levels(parts)
+    every = sorted({level for order in orders for level in order})
+    assert every == levels(parts, f"y ~ C(x, levels={every})")
+
+
+@pytest.mark.parametrize("values", [[10, 30, 20], [True, False, True], [1.5, 2.5, 1.5]])
+def test_categories_of_numbers_are_refused_as_a_feature_without_a_formula(values) -> None:
+    table = frame(values, ordered=False)
+    with pytest.raises(DataError, match=r"column 'x' of the table, found categories: .* C\(x\)"):
+        from_table(table, response="y")
+    assert 2 == from_table(table.astype({"x": float}), response="y").n_features
