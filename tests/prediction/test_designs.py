@@ -125,3 +125,15 @@ def test_a_run_that_does_not_record_its_response_predicts_as_before():
     table = describe(from_table(FRAME, formula="y ~ x").attributes)
     del run["response"]
     assert designs.check(run, table) == []
+
+
+def test_trials_are_asked_for_with_a_response_alone():
+    counts = FRAME.assign(n=20, k=rng.integers(0, 20, len(FRAME)))
+    fitted = from_table(counts, response="k", trials="n", features=["x"])
+    with pytest.warns(UserWarning, match="can be predicted, not scored"):
+        new = from_table(counts[["x"]], like=fitted)
+    assert new.response is None
+    assert [] == designs.check(describe(fitted.attributes), describe(new.attributes))
+    other = from_table(counts, response="k", features=["x"])
+    with pytest.raises(IdentityError, match="expected trials as in the store of the run"):
+        designs.check(describe(fitted.attributes), describe(other.attributes))
