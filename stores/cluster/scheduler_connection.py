@@ -44,13 +44,14 @@ def connected(scheduler: Any) -> Iterator[Any]:
     BusyError
         If the scheduler goes away while the client is used, whatever it was used for.
     """
-    with _client_of(scheduler) as client:
-        try:
+    client = None
+    try:
+        with _client_of(scheduler) as client:
             yield client
-        except BaseException as error:
-            if _is_lost(error):
-                raise gone(client) from error
-            raise
+    except BaseException as error:  # of its use, or of its end
+        if client is not None and _is_lost(error):
+            raise gone(client) from error
+        raise
 
 
 def gone(client: Any) -> BusyError:
@@ -70,6 +71,8 @@ def _is_lost(error: BaseException) -> bool:
     if isinstance(error, StreammcError):
         return False
     lost = (CommClosedError, CancelledError, ConnectionError)
+    if isinstance(error, OSError) and error.errno is None:  # its own have no number
+        return str(error).startswith("Timed out trying to connect to") or isinstance(error, lost)
     return isinstance(error, lost) or type(error).__name__ == "FutureCancelledError"
 
 

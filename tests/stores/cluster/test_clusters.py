@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -134,6 +135,7 @@ def named_like_distributed() -> Exception:
     [
         ConnectionResetError(104, "Connection reset by peer"),
         CommClosedError("in <TCP (closed)>"),
+        OSError("Timed out trying to connect to tcp://127.0.0.1:1 after 10 s"),
         asyncio.CancelledError(),
         named_like_distributed(),
     ],
@@ -146,7 +148,8 @@ def test_a_scheduler_that_is_lost_at_any_use_of_a_client_is_try_again(lost: Base
     gone = pytest.raises(BusyError, match=r"tcp://127.0.0.1:1 until the end, found it gone")
     with gone, connected(client):
         raise lost
-    for other in (KeyError("x"), UnavailableError("no worker"), KeyboardInterrupt()):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    for other in (KeyError("x"), UnavailableError("no worker"), KeyboardInterrupt(), full):
         with pytest.raises(type(other)) as caught, connected(client):
             raise other
         assert caught.value is other
