@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
@@ -58,42 +59,27 @@ class LevelOrder:
         """Return all categories in one order that agrees with every dictionary."""
         if len(self._orders) < 2:
             return self._orders[0] if self._orders else []
-        names = list(dict.fromkeys(level for order in self._orders for level in order))
-        place = {level: index for index, level in enumerate(names)}
-        after: list[set[int]] = [set() for _ in names]
+        appeared = dict.fromkeys(level for order in self._orders for level in order)
+        place = {level: index for index, level in enumerate(appeared)}
+        sorter = TopologicalSorter[Any](dict.fromkeys(appeared, ()))
         for order in self._orders:
             for low, high in pairwise(order):
-                after[place[low]].add(place[high])
-        waits = [0] * len(names)
-        for later in after:
-            for index in later:
-                waits[index] += 1
-        ready = [index for index, count in enumerate(waits) if not count]
-        merged = []
-        while ready:
-            index = heapq.heappop(ready)
-            merged.append(names[index])
-            for follower in after[index]:
-                waits[follower] -= 1
-                if not waits[follower]:
-                    heapq.heappush(ready, follower)
-        if len(merged) < len(names):
-            circle = " before ".join(repr(names[index]) for index in _circle(after, waits))
+                sorter.add(high, low)
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            circle = " before ".join(map(repr, error.args[1]))
             raise DataError(
                 f"expected one order of the categories of column {self._column!r}, found "
                 f"{circle[:200]}: write them in one order, or name it in the formula, "
                 "C(column, levels=[...])"
-            )
+            ) from None
+        merged, ready = [], [(place[level], level) for level in sorter.get_ready()]
+        heapq.heapify(ready)
+        while ready:
+            _, level = heapq.heappop(ready)
+            merged.append(level)
+            sorter.done(level)
+            for follower in sorter.get_ready():
+                heapq.heappush(ready, (place[follower], follower))
         return merged
-
-
-def _circle(after: list[set[int]], waits: list[int]) -> list[int]:
-    """Return categories each of which comes before the next, the last of them the first again."""
-    before: dict[int, int] = {}
-    for index, later in enumerate(after):
-        if waits[index]:
-            before.update(dict.fromkeys(later, index))
-    path = [next(index for index, count in enumerate(waits) if count)]
-    while (index := before[path[-1]]) not in path:
-        path.append(index)
-    return [index, *reversed(path[path.index(index) :])]
