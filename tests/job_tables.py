@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,3 +70,22 @@ def write_job(folder: Path, more: str = "", **changes: str) -> Path:
 def drop(text: str, key: str) -> str:
     """Return a TOML text without the lines of a key."""
     return "\n".join(line for line in text.splitlines() if not line.startswith(f"{key} ="))
+
+
+@contextmanager
+def borrowed(folder: Path, keep: Path) -> Iterator[Path]:
+    """Yield a folder that is afterwards as before, with its times; ``keep`` has a copy meanwhile.
+
+    The outputs of a job know their inputs by path, so that tests cannot use the copy.
+    """
+    shutil.copytree(folder, keep)
+    yield folder
+    shutil.rmtree(folder)
+    shutil.copytree(keep, folder)
+    for path in folder.rglob("*"):
+        shutil.copystat(keep / path.relative_to(folder), path)
+
+
+def outcomes(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return by stage what a job did, from its summary."""
+    return {each["stage"]: each["outcome"] for each in found["stages"]}

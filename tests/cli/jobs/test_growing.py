@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import snapshot, streammc
-from job_tables import write_job, write_table
+from job_tables import borrowed, outcomes, write_job, write_table
 
 import streammc as library
 from streammc.stores.format.layout import MANIFEST
@@ -43,17 +43,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The job after its first generation; outputs know their inputs by path."""
     monkeypatch.chdir(first)
-    kept = tmp_path / "kept"
-    shutil.copytree(first, kept)
-    yield first
-    shutil.rmtree(first)
-    shutil.copytree(kept, first)
-    for path in first.rglob("*"):
-        shutil.copystat(kept / path.relative_to(first), path)
-
-
-def outcomes(found: dict[str, Any]) -> dict[str, str]:
-    return {each["stage"]: each["outcome"] for each in found["stages"]}
+    with borrowed(first, tmp_path / "kept"):
+        yield first
 
 
 def test_without_new_files_nothing_changes(job: Path) -> None:

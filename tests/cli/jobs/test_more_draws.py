@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import snapshot, streammc
-from job_tables import write_job
+from job_tables import borrowed, outcomes, write_job
 
 from streammc.cli.made_by import made_by
 from streammc.cli.receipt import Receipt
@@ -37,17 +37,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The finished job in its own folder: its outputs know their inputs by path."""
     monkeypatch.chdir(finished)
-    kept = tmp_path / "kept"
-    shutil.copytree(finished, kept)
-    yield finished
-    shutil.rmtree(finished)
-    shutil.copytree(kept, finished)
-    for path in finished.rglob("*"):
-        shutil.copystat(kept / path.relative_to(finished), path)
-
-
-def outcomes(found: dict[str, Any]) -> dict[str, str]:
-    return {each["stage"]: each["outcome"] for each in found["stages"]}
+    with borrowed(finished, tmp_path / "kept"):
+        yield finished
 
 
 def states(found: dict[str, Any]) -> dict[str, str]:

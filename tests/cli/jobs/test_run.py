@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from command_line import program, snapshot, streammc
-from job_tables import write_job, write_table
+from job_tables import borrowed, outcomes, write_job, write_table
 
 from streammc.trace.run_directory import RunDirectory
 
@@ -37,21 +37,12 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def made(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The finished job in its own folder: its outputs know their inputs by path."""
     monkeypatch.chdir(finished)
-    kept = tmp_path / "kept"
-    shutil.copytree(finished, kept)
-    yield finished
-    shutil.rmtree(finished)
-    shutil.copytree(kept, finished)
-    for path in finished.rglob("*"):
-        shutil.copystat(kept / path.relative_to(finished), path)
+    with borrowed(finished, tmp_path / "kept"):
+        yield finished
 
 
 def summary() -> dict[str, Any]:
     return dict(json.loads(Path("work/summary.json").read_text()))
-
-
-def outcomes(found: dict[str, Any]) -> dict[str, str]:
-    return {each["stage"]: each["outcome"] for each in found["stages"]}
 
 
 def test_a_job_makes_every_output_and_says_so(made: Path) -> None:

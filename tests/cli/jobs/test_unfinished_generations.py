@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import snapshot, streammc
-from job_tables import write_job, write_table
+from job_tables import borrowed, write_job, write_table
 
 import streammc as library
 from streammc.cli.jobs import job_run
@@ -42,14 +42,9 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The job after its first generation, and a file for the second."""
     monkeypatch.chdir(first)
-    kept = tmp_path / "kept"
-    shutil.copytree(first, kept)
-    write_table(first / "new-1.parquet", rows=60, seed=5)
-    yield first
-    shutil.rmtree(first)
-    shutil.copytree(kept, first)
-    for path in first.rglob("*"):
-        shutil.copystat(kept / path.relative_to(first), path)
+    with borrowed(first, tmp_path / "kept"):
+        write_table(first / "new-1.parquet", rows=60, seed=5)
+        yield first
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:

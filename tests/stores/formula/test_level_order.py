@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from streammc.errors import DataError
 from streammc.stores.ingest.ingestion import from_table
+from streammc.stores.ingest.level_order import LevelOrder
 from streammc.stores.ingest.new_rows import encode_rows
 
 
@@ -88,3 +90,11 @@ def test_categories_of_numbers_are_refused_as_a_feature_without_a_formula(values
     with pytest.raises(DataError, match=r"column 'x' of the table, found categories: .* C\(x\)"):
         from_table(table, response="y")
     assert 2 == from_table(table.astype({"x": float}), response="y").n_features
+
+
+def test_categories_that_no_file_compares_are_in_the_order_of_their_appearance() -> None:
+    order = LevelOrder("size", lambda dictionary: dictionary.to_pylist())
+    for names in (["m", "z"], ["m", "a"], ["m", "k", "b"]):
+        array = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(names), ordered=True)
+        order.add(array)
+    assert ["m", "z", "a", "k", "b", "0"] == order.arrange([*"abkmz", "0"])
