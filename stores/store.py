@@ -1,8 +1,4 @@
-"""A store on disk, opened for reading.
-
-Over 300 lines: a store as it is, as it was before rows were appended, and those rows share
-their files and their checks.
-"""
+"""A store on disk, opened for reading."""
 
 from __future__ import annotations
 

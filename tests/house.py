@@ -6,30 +6,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("streammc", "stores", "cli")
-MOST_ARGUMENTS = {"compiled": 10, "other": 8}
-MOST_LINES = {"function": 80, "file": 300}
-REASON = "Over 300 lines:"
-"""What a module's docstring says before the reason for its length."""
-COMPILED = {"jit", "njit", "inline", "intrinsic"}
-PUBLIC = {
-    "streammc/control_variates/certify.py": {"compute"},
-    "streammc/prediction/group_summaries.py": {"effects"},
-    "streammc/prediction/predict.py": {"predict"},
-    "streammc/runs/interactive.py": {"sample"},
-    "stores/format/writer.py": {"__init__"},
-    "stores/ingest/from_dask.py": {"from_dask"},
-    "stores/ingest/from_xarray.py": {"from_xarray"},
-    "stores/ingest/ingestion.py": {"ingest", "from_table"},
-    "stores/memory.py": {"from_arrays"},
-    "stores/simulate/simulation.py": {"simulate"},
-}
-"""Functions whose arguments are what a user may set; a command has an argument an option."""
 FAMILY_PARTS = {
     "__init__",
     "options",
@@ -68,64 +49,11 @@ def _nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(_tree(path)))
 
 
-def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in _nodes(path):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
 def _last_name(node: ast.expr) -> str:
     """Return ``c`` of ``a.b.c(...)``."""
     while isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def _decorators(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    return {_last_name(each) for each in function.decorator_list}
-
-
-def arguments(root: Path, kind: str) -> Offenders:
-    """Return the functions of a kind, compiled or other, with too many arguments."""
-    found = {}
-    for path in sources(root):
-        name = path.relative_to(root).as_posix()
-        for function in _functions(path):
-            decorators = _decorators(function)
-            public = function.name in PUBLIC.get(name, ()) or "command" in decorators
-            if public or bool(decorators & COMPILED) != (kind == "compiled"):
-                continue
-            given = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
-            count = len([each for each in given if each.arg not in ("self", "cls")])
-            if count > MOST_ARGUMENTS[kind]:
-                found[f"{name}:{function.lineno} {function.name}"] = count
-    return found
-
-
-def long_functions(root: Path) -> Offenders:
-    """Return the functions of too many lines, their docstrings not counted."""
-    found = {}
-    for path in sources(root):
-        for function in _functions(path):
-            lines = (function.end_lineno or 0) - function.lineno + 1
-            if ast.get_docstring(function) is not None:
-                text = function.body[0]
-                lines -= (text.end_lineno or 0) - text.lineno + 1
-            if lines > MOST_LINES["function"]:
-                place = path.relative_to(root).as_posix()
-                found[f"{place}:{function.lineno} {function.name}"] = lines
-    return found
-
-
-def long_files(root: Path) -> Offenders:
-    """Return the files of too many lines whose docstring does not say why."""
-    found = {}
-    for path in sources(root):
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        why = ast.get_docstring(_tree(path)) or ""
-        if lines > MOST_LINES["file"] and REASON not in why:
-            found[path.relative_to(root).as_posix()] = lines
-    return found
 
 
 def repeated_names(root: Path) -> Offenders:
@@ -222,10 +150,6 @@ def imported_families(root: Path) -> Offenders:
 def measured(root: Path) -> dict[str, Offenders]:
     """Return where every rule is not kept."""
     return {
-        "compiled functions of over 10 arguments": arguments(root, "compiled"),
-        "other functions of over 8 arguments": arguments(root, "other"),
-        "functions of over 80 lines": long_functions(root),
-        "files of over 300 lines without a reason": long_files(root),
         "file names in several folders": repeated_names(root),
         "samplers told apart outside their family": known_samplers(root),
         "imports of a family outside the samplers": imported_families(root),

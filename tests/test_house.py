@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import REASON, counts, measured, sampler_classes, sampler_names, sources
+from house import counts, measured, sampler_classes, sampler_names, sources
 from import_graph import closing, cycle, graphs, modules
 from references import lost, named_modules
 
@@ -233,10 +233,6 @@ def test_source_files_are_short() -> None:
 
 
 PRESENT = {
-    "compiled functions of over 10 arguments": (0, 0),
-    "other functions of over 8 arguments": (0, 0),
-    "functions of over 80 lines": (0, 0),
-    "files of over 300 lines without a reason": (0, 0),
     "file names in several folders": (16, 2),
     "samplers told apart outside their family": (0, 0),
     "imports of a family outside the samplers": (0, 0),
@@ -261,18 +257,12 @@ def test_places_that_do_not_keep_a_rule_are_counted(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    many, allowed = (", ".join(f"a{i}" for i in range(n)) for n in (11, 8))
     write("streammc/samplers/ladder/__init__.py", "class Ladder:\n    pass\n")
     write("streammc/registry.py", 'SAMPLERS: dict = {"pt": "streammc.samplers.ladder:pt"}\n')
-    write("streammc/compiled.py", f"@jit(void())\ndef f({many}): pass\n")
-    write("streammc/twice.py", f"class A:\n    def f(self, {allowed}): pass\n")
-    write("stores/twice.py", f"def f({many}): pass\n")
-    write("stores/memory.py", f"def from_arrays({many}): pass\n")
-    write("cli/kernel.py", f'@command("go")\ndef go({many}): pass\n')
-    write("stores/kernel.py", 'def long():\n    """Return."""\n' + "    1\n" * 79)
-    write("stores/longer.py", 'def long():\n    """Return."""\n' + "    1\n" * 90)
-    write("cli/large.py", "1\n" * 301)
-    write("cli/with_reason.py", f'"""Tables. {REASON} they are one table."""\n' + "1\n" * 301)
+    write("streammc/twice.py", "")
+    write("stores/twice.py", "")
+    write("cli/kernel.py", "")
+    write("stores/kernel.py", "")
     write(
         "streammc/runs/knows.py",
         "from streammc.samplers.ladder import Ladder\n"
@@ -285,10 +275,6 @@ def test_places_that_do_not_keep_a_rule_are_counted(tmp_path: Path) -> None:
     )
     found = counts(measured(tmp_path))
     assert found == {
-        "compiled functions of over 10 arguments": (1, 11),
-        "other functions of over 8 arguments": (1, 11),
-        "functions of over 80 lines": (1, 91),
-        "files of over 300 lines without a reason": (1, 301),
         "file names in several folders": (1, 2),
         "samplers told apart outside their family": (4, 1),
         "imports of a family outside the samplers": (1, 1),

@@ -19,12 +19,12 @@ INTRODUCTIONS: Final = {
     "tutorial": "Start here: every step once, with the data that travel with the package.",
     "how-to": "One task a page.",
     "explanation": "Why the results can be trusted, what they cost, and how both were measured.",
-    "reference": "Every command, option, name, format and message.",
+    "reference": "Every command, option, name, and format.",
     "reproductions": "Tables and figures of the papers behind the samplers, computed again.",
     "decisions": "Decision records: context, decision, alternatives with evidence, consequences. "
     "A later record may replace an earlier one.",
 }
-LATER: Final = ("reference/messages/", "reference/api/")
+LATER: Final = ("reference/api/",)
 """Folders inside a section, each with a page of its name beside it: listed after the others."""
 
 

@@ -5,8 +5,6 @@ in, files and directories are synced, the manifest is written last, and one rena
 makes the store appear. A failure, or leaving without :meth:`StoreWriter.commit`,
 removes the directory. The directory of a killed process is removed by the next writer
 of the same path, which recognises it by its free lock.
-
-Over 300 lines: rows that are appended and chunks that are put share every check.
 """
 
 from __future__ import annotations

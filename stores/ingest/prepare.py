@@ -1,7 +1,4 @@
-"""The first pass of ``ingest`` over a table, and the encoding of its rows for the store.
-
-Over 300 lines: what the passes find decides the records, and each part is a few lines.
-"""
+"""The first pass of ``ingest`` over a table, and the encoding of its rows for the store."""
 
 from __future__ import annotations
 

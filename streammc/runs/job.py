@@ -1,7 +1,4 @@
-"""A run: start or resume it, draw, audit, summarise.
-
-Over 300 lines: a run is begun, resumed, extended and stopped by the same few facts.
-"""
+"""A run: start or resume it, draw, audit, summarise."""
 
 from __future__ import annotations
 

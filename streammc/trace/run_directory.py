@@ -9,8 +9,6 @@ overwrites them.
 A reader that ignores the consolidated metadata uses the documents of the arrays. The writer
 updates them when it releases the run, so that they may show fewer draws than committed, but
 never uncommitted draws.
-
-Over 300 lines: every method that writes uses the same guard.
 """
 
 from __future__ import annotations

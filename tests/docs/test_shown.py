@@ -82,7 +82,6 @@ def test_commands_that_pages_show_exist_with_their_options() -> None:
     lines = [
         (path.relative_to(ROOT).as_posix(), line)
         for path in PAGES
-        if path.parent.name != "messages"  # inputs that are wrong on purpose
         for line in shell_commands(path.read_text(encoding="utf-8"))
     ]
     assert len(lines) > 50
