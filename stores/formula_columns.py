@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streammc.protocols import Vector
+import numpy as np
+
+from streammc.protocols import Coding, ColumnTerm, Vector
 
 
 class FormulaColumns:
@@ -31,3 +33,33 @@ class FormulaColumns:
         from streammc.stores.formula.fitted import read_design
 
         return read_design(document, "the store").only_together
+
+    def coding(self) -> Coding | None:
+        """Return what the design columns are as functions of a row; ``None`` without a formula.
+
+        Columns of a factor with a sampled scale have no levels and no numbers, and ``times`` 0.
+        """
+        document = self.attributes.get("formula")
+        if document is None:
+            return None
+        from streammc.stores.formula.fitted import is_factor, read_design
+        from streammc.stores.formula.nodes import label
+
+        design = read_design(document, "the store")
+        sizes: dict[str, int] = {}
+        found: list[ColumnTerm] = []
+        for column in design.columns:
+            levels, numbers = [], []
+            for node, at in column.fields:
+                if is_factor(node, design.kinds):
+                    sizes[label(node)] = len(design.states[label(node)]["levels"])
+                    levels.append((label(node), at))
+                else:
+                    numbers.append(f"{label(node)}[{at}]")
+            term = ColumnTerm(tuple(levels), tuple(sorted(numbers)), float(column.scale))
+            found.insert(0 if not column.fields else len(found), term)
+        found += [ColumnTerm((), (), 0.0)] * len(design.effect_names)
+        moved = self.attributes.get("standardization") or {}
+        q = len(found)
+        mean, scale = moved.get("mean", np.zeros(q)), moved.get("scale", np.ones(q))
+        return Coding(tuple(found), sizes, np.asarray(mean, float), np.asarray(scale, float))

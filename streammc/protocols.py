@@ -39,6 +39,28 @@ class Rows(NamedTuple):
     """(m,) weight of the log-likelihood of each row; 0 for padding."""
 
 
+class ColumnTerm(NamedTuple):
+    """What a column of the design is: ``times`` a product of levels of factors and numbers."""
+
+    levels: tuple[tuple[str, int], ...]
+    """Factors, each with the number of its level: the column is 0 in rows of other levels."""
+    numbers: tuple[str, ...]
+    """Names of the numbers, sorted; with no levels and no numbers it is constant."""
+    times: float
+
+
+class Coding(NamedTuple):
+    """What the columns of a design are, as functions of a row of the table."""
+
+    columns: tuple[ColumnTerm, ...]
+    sizes: Mapping[str, int]
+    """Number of levels of each factor."""
+    mean: Vector
+    """(q,) subtracted from the columns of the table."""
+    scale: Vector
+    """(q,) their divisors."""
+
+
 class RowBlock(NamedTuple):
     """Contiguous rows for a task of a full pass, with ``X`` in the dtype of the store.
 

@@ -51,7 +51,9 @@ def resolved(model: M, dataset: Dataset) -> M:
         return model
     if isinstance(getattr(model, "prior", None), ScaledPriors):
         table = ungrouped(dataset)
-        model = with_defaults(model, draw_subset(table, _SUBSET_BYTES), table.feature_names)
+        rows = draw_subset(table, _SUBSET_BYTES)
+        coding = table.coding() if hasattr(table, "coding") else None
+        model = with_defaults(model, rows, table.feature_names, coding)
     return with_nodes(model, dataset)
 
 
@@ -75,8 +77,8 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
         kept = from_description(described["prior"])
     except (ConfigError, KeyError, TypeError):
         return model  # the identity check reports the difference
-    if not isinstance(kept, NamedPriors) or not kept.scaled:
-        return model
+    if not isinstance(kept, NamedPriors) or not kept.scaled or "joint" in described["prior"]:
+        return model  # joint priors follow from the same rows again
     named = dict(kept.priors)
     defaults = {label: named.pop(label) for label in kept.scaled if label in named}
     if {*named} != {name for name, _ in prior.priors}:

@@ -24,9 +24,10 @@ from streammc.priors import densities
 from streammc.priors.by_name import NamedPriors
 from streammc.priors.either import refuse_flat
 from streammc.priors.family import FamilyPrior
+from streammc.priors.joint import JointNormal
 from streammc.priors.names import choose
 from streammc.priors.scaled import scale_prior
-from streammc.protocols import Matrix, Rows
+from streammc.protocols import Coding, Matrix, Rows
 
 _INSTEAD: Final = "half_student_t(3, 2.5)"
 _LOG_ROOT: Final = -0.5 * math.log(2.0 * math.pi)
@@ -112,8 +113,12 @@ class FactorModel(StatedModel):
             return super().prior_table(labels)
         free = self.without_effects(labels)
         names, flags = [labels[j] for j in free], self.positive_flags(labels)
-        table = np.zeros((len(labels), COLUMNS))
-        table[free] = self.prior.table(names, [flags[j] for j in free], self.fixed_defaults(labels))
+        own = self.prior.table(names, [flags[j] for j in free], self.fixed_defaults(labels))
+        joint = own.shape[1] > COLUMNS
+        table = np.zeros((len(labels), COLUMNS + joint * len(labels)))
+        table[free, :COLUMNS] = own[:, :COLUMNS]
+        if joint:
+            table[np.ix_(free, COLUMNS + np.array(free))] = own[:, COLUMNS:]
         for block in self.factors:
             effects = slice(block.first, block.scale)
             table[effects, KIND] = EFFECT
@@ -147,23 +152,30 @@ class FactorModel(StatedModel):
         return [j for j, label in enumerate(labels) if label not in of_effects]
 
     def default_priors(
-        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
-    ) -> dict[str, FamilyPrior]:
-        """Return the default priors that scale with the data, by label.
+        self,
+        labels: Sequence[str],
+        feature_names: Sequence[str],
+        rows: Rows,
+        coding: Coding | None,
+    ) -> list[JointNormal | dict[str, FamilyPrior]]:
+        """Return the default priors that scale with the data.
 
         A scale has half-Student-t(3, 2.5 units of the linear predictor).
         """
         if not self.factors:
-            return super().default_priors(labels, feature_names, rows)
+            return super().default_priors(labels, feature_names, rows, coding)
         own = np.ones(len(feature_names), np.bool_)
         for block in self.factors:
             own[block.columns] = False
         names = [name for name, kept in zip(feature_names, own, strict=True) if kept]
         plain = self._of_features(names)
         kept_rows = Rows(np.ascontiguousarray(rows.X[:, own]), *rows[1:])
-        found = plain.default_priors(plain.labels(names), names, kept_rows)
+        if coding is not None:
+            columns = tuple(each for each, kept in zip(coding.columns, own, strict=True) if kept)
+            coding = Coding(columns, coding.sizes, coding.mean[own], coding.scale[own])
+        found = plain.default_priors(plain.labels(names), names, kept_rows, coding)
         prior = scale_prior(self.level(rows).unit)
-        return found | {block.label: prior for block in self.factors}
+        return [*found, {block.label: prior for block in self.factors}]
 
     def _of_features(self, names: Sequence[str]) -> Self:
         """Return the model of these columns alone, without factors."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError
 from streammc.numerics.simplex import log_odds_of, weights_of
 from streammc.priors.family import FamilyPrior
-from streammc.priors.scaled import Level, coefficients, scale_prior
+from streammc.priors.scaled import Level, scale_prior
 from streammc.protocols import Rows
 
 Array: TypeAlias = NDArray[np.float64]
@@ -195,12 +195,6 @@ class Parameter:
         features = [(name,) for name in feature_names] if self.per_feature else [()]
         places = product(*(map(str, range(count)) for count in self.components))
         return tuple(tuple(self._label((*at, *own)) for own in features) for at in places)
-
-    def data_default(self) -> DataDefault | None:
-        """Return the default prior that scales with the data, if it does."""
-        if self.default is None and self.table_scale == COEFFICIENT:
-            return coefficients
-        return None if isinstance(self.default, FamilyPrior) else self.default
 
     def describe(self) -> dict[str, Any]:
         """Return the statement as JSON types; of a default prior its description."""

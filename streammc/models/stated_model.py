@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from itertools import groupby
 from typing import Any, ClassVar, Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError
 from streammc.html_repr import Shown, options_of
 from streammc.models.parameters import (
+    COEFFICIENT,
     CORRELATION,
     POSITIVE,
     REAL,
@@ -25,8 +26,9 @@ from streammc.models.table_scale import Block, parameter_blocks
 from streammc.priors import densities
 from streammc.priors.either import refuse_flat
 from streammc.priors.family import FamilyPrior
-from streammc.priors.scaled import Level
-from streammc.protocols import Matrix, Prior, Rows
+from streammc.priors.joint import JointNormal
+from streammc.priors.scaled import Level, coefficients
+from streammc.protocols import Coding, Matrix, Prior, Rows
 
 _FLAGS: Final = {POSITIVE: densities.POSITIVE, CORRELATION: densities.CORRELATION}
 
@@ -148,20 +150,31 @@ class StatedModel(Shown, ABC):
         )
 
     def default_priors(
-        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
-    ) -> dict[str, FamilyPrior]:
-        """Return the default priors that scale with the data, by label.
+        self,
+        labels: Sequence[str],
+        feature_names: Sequence[str],
+        rows: Rows,
+        coding: Coding | None,
+    ) -> list[JointNormal | dict[str, FamilyPrior]]:
+        """Return the default priors that scale with the data.
 
-        ``rows`` stand for all rows, those with an invalid response left out.
+        Those of the coefficients of a linear predictor are jointly normal, others by label.
+        ``rows`` stand for all rows, those with an invalid response left out; ``coding`` is what the
+        columns are.
         """
-        level, at = self.level(rows), iter(labels)
-        found: dict[str, FamilyPrior] = {}
+        level, q, at = self.level(rows), len(feature_names), 0
+        found: list[JointNormal | dict[str, FamilyPrior]] = []
         for parameter in self.parameters:
-            own = [next(at) for _ in range(parameter.size(len(feature_names)))]
-            default = parameter.data_default()
-            if default is not None and own:
-                each = default(rows, feature_names, level)
-                found |= dict(zip(own, each * (len(own) // len(each)), strict=True))
+            own = labels[at : at + parameter.size(q)]
+            at += len(own)
+            if not own or isinstance(parameter.default, FamilyPrior):
+                continue
+            if parameter.default is not None:
+                each = parameter.default(rows, feature_names, level)
+                found.append(dict(zip(own, each * (len(own) // len(each)), strict=True)))
+            elif parameter.table_scale == COEFFICIENT:
+                joint = coefficients(own[:q], rows, feature_names, level, coding)
+                found += [replace(joint, labels=own[k : k + q]) for k in range(0, len(own), q)]
         return found
 
     def _each(self, d: int) -> list[Parameter]:

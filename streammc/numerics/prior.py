@@ -1,12 +1,13 @@
 """Compiled prior densities: one row of the prior table per component of theta.
 
-A prior table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``.
+A prior table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``; where
+components are jointly normal it is (d, 5 + d), with their precision matrix on the right.
 All densities are in the unconstrained coordinates and include the Jacobian: a scale parameter
 ``v`` is sampled as ``theta = log v``, a probability as its log odds, a correlation as its
 artanh. ``constant`` is the log normaliser, so that no logarithm of a constant is taken in a
-sampler's loop. The rows are independent, but for ``EFFECT``, whose scale is another component. A
-new family needs a kind, a branch in :func:`log_prior` and :func:`prior_curvature`, and its builder
-in ``priors/``.
+sampler's loop. The rows are independent, but for ``EFFECT``, whose scale is another component, and
+``JOINT_NORMAL``. A new family needs a kind, a branch in :func:`log_prior` and
+:func:`prior_curvature`, and its builder in ``priors/``.
 
 Newton's method and the mass matrix use densities without kinks and walls: see
 :func:`smooth` and :func:`prior_curvature`.
@@ -21,7 +22,7 @@ import numpy as np
 from numba import types
 
 from streammc.numerics.jit import f8, inline, jit, matrix, vector
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Index, Matrix, Vector
 
 FLAT: Final = 0
 """Density 1, improper."""
@@ -62,6 +63,11 @@ EFFECT: Final = 16
 """Effect of a level of a factor, Normal(0, tau): ``-s - exp(-2 s) theta^2 / 2`` with ``s``, the log
 of tau, the component number ``location`` of theta."""
 
+JOINT_NORMAL: Final = 17
+"""Jointly normal with all other rows of this kind, of precision matrix ``P``: half of
+``-(theta - location)_j (P (theta - location))_j``. Row ``j`` of ``P`` stands in the columns after
+the five; ``shape`` is ``(P location)_j``, ``scale`` the standard deviation of the component alone."""
+
 KIND: Final = 0
 LOCATION: Final = 1
 SCALE: Final = 2
@@ -86,6 +92,15 @@ def _effect(theta, j, own, gradient):  # type: ignore[no-untyped-def]
     gradient[j] -= z * inverse
     gradient[own] += z * z - 1.0
     return -theta[own] - 0.5 * z * z
+
+
+@inline(reassociate=True)
+def _precision_row(theta, table, j):  # type: ignore[no-untyped-def]
+    """Return ``(P (theta - location))_j``."""
+    total = 0.0
+    for k in range(theta.shape[0]):
+        total += table[j, COLUMNS + k] * theta[k]
+    return total - table[j, SHAPE]
 
 
 @jit(f8(vector, matrix, vector), borrow=True)
@@ -155,6 +170,10 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             gradient[j] -= double * math.tanh(at)
         elif kind == EFFECT:
             total += table[j, CONSTANT] + _effect(theta, j, int(table[j, LOCATION]), gradient)
+        elif kind == JOINT_NORMAL:
+            slope = _precision_row(theta, table, j)
+            total += table[j, CONSTANT] - 0.5 * (at - table[j, LOCATION]) * slope
+            gradient[j] -= slope
         elif kind != FLAT:
             low, high = table[j, LOCATION], table[j, SHAPE]
             smooth = kind in (SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM)
@@ -180,9 +199,8 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
 def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
     """Write minus the second derivative of each log density, at least 0, into ``out`` (d,).
 
-    The prior factorises, so this is the diagonal of minus its Hessian; of ``EFFECT`` it is the
-    precision given its scale. For Laplace and
-    uniform priors it is that of :func:`smooth`. A Student t is not log-concave beyond
+    This is the diagonal of minus the Hessian; :func:`prior_precision` has all of it. Of ``EFFECT`` it
+    is the precision given its scale. For Laplace and uniform priors it is that of :func:`smooth`. A Student t is not log-concave beyond
     ``z^2 = df``; the value is at least a tenth of ``(df + 1) / (scale^2 (df + z^2))``, the
     precision of its scale mixture.
     """
@@ -220,6 +238,8 @@ def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
             out[j] = math.exp(table[j, LOCATION] - at)
         elif kind == EFFECT:
             out[j] = math.exp(-2.0 * theta[int(table[j, LOCATION])])
+        elif kind == JOINT_NORMAL:
+            out[j] = table[j, COLUMNS + j]
         elif kind in (UNIFORM, LOG_UNIFORM, SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM):
             above, below = at - table[j, LOCATION], table[j, SHAPE] - at
             out[j] = 1.0 / (above * above) + 1.0 / (below * below)
@@ -235,6 +255,41 @@ def outside(theta, table):  # type: ignore[no-untyped-def]
         if bounded and (theta[j] < table[j, LOCATION] or theta[j] > table[j, SHAPE]):
             return True
     return False
+
+
+def prior_precision(theta: Vector, table: Matrix) -> Matrix:
+    """Return minus the Hessian (d, d) of the log prior density, see :func:`prior_curvature`."""
+    diagonal = np.empty_like(theta)
+    prior_curvature(theta, table, diagonal)
+    if table.shape[1] == COLUMNS:
+        return np.diag(diagonal)
+    precision = table[:, COLUMNS:].copy()
+    np.fill_diagonal(precision, diagonal)
+    return precision
+
+
+def part_of(table: Matrix, at: Index) -> Matrix:
+    """Return the prior table of the components ``at`` (k,), given the locations of the others."""
+    if table.shape[1] == COLUMNS:
+        return table[at]
+    out = np.hstack([table[at, :COLUMNS], table[np.ix_(at, COLUMNS + at)]])
+    return _centred(out)
+
+
+def put(table: Matrix, at: Index, rows: Matrix) -> None:
+    """Replace rows of a prior table by independent ones (k, 5), in place."""
+    table[at] = 0.0
+    table[at, :COLUMNS] = rows
+    if table.shape[1] > COLUMNS:
+        table[:, COLUMNS + at] = 0.0
+        _centred(table)
+
+
+def _centred(table: Matrix) -> Matrix:
+    """Write ``P location`` of jointly normal rows, after a change of ``P``."""
+    joint = np.flatnonzero(table[:, KIND] == JOINT_NORMAL)
+    table[joint, SHAPE] = table[np.ix_(joint, COLUMNS + joint)] @ table[joint, LOCATION]
+    return table
 
 
 def smooth(table: Matrix) -> Matrix:

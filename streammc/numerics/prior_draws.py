@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.numerics.prior import (
+    COLUMNS,
     FLAT,
     GAMMA,
     HALF_NORMAL,
     HALF_STUDENT_T,
     INVERSE_GAMMA,
+    JOINT_NORMAL,
     KIND,
     LAPLACE,
     LKJ,
@@ -32,7 +34,7 @@ from streammc.numerics.prior import (
     STUDENT_T,
     UNIFORM,
 )
-from streammc.protocols import Matrix
+from streammc.protocols import Index, Matrix
 
 N_STREAMS: Final = 3
 """Number of generators: of normal, uniform and gamma numbers."""
@@ -57,6 +59,8 @@ def draw_prior(table: Matrix, n: int, streams: Sequence[np.random.Generator]) ->
     shapes = _shapes(table)
     log_gamma = np.log(gammas.standard_gamma(shapes + 1.0, (n, 2, d))) + np.log(u) / shapes
     out = np.full((n, d), np.nan)
+    joint, together = joint_normal(table, z)
+    out[:, joint] = together
     kinds = table[:, KIND]
     for kind in np.unique(kinds):
         at = kinds == kind
@@ -88,6 +92,15 @@ def draw_prior(table: Matrix, n: int, streams: Sequence[np.random.Generator]) ->
         elif kind == LKJ:  # (1 + v) / 2 is Beta(shape, shape)
             out[:, at] = 0.5 * (first - second)
     return out
+
+
+def joint_normal(table: Matrix, z: Matrix) -> tuple[Index, Matrix]:
+    """Return the jointly normal components (k,), and (n, k) draws of them by normals (n, d)."""
+    joint = np.flatnonzero(table[:, KIND] == JOINT_NORMAL)
+    if not len(joint):
+        return joint, np.empty((len(z), 0))
+    lower = np.linalg.cholesky(table[np.ix_(joint, COLUMNS + joint)])
+    return joint, table[joint, LOCATION] + np.linalg.solve(lower.T, z[:, joint].T).T
 
 
 _LEAST: Final = 2.0**-53

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.html_repr import Shown
 from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
+from streammc.priors.joint import JointNormal
 from streammc.priors.names import REST, choose
 from streammc.protocols import Matrix, Prior
 
@@ -33,10 +36,13 @@ class NamedPriors(Shown):
         Names or patterns with their priors.
     scaled
         Labels whose prior is a default that was scaled with the data; in ``priors`` too.
+    joint
+        Those of them that are jointly normal; ``priors`` has the prior of each alone.
     """
 
     priors: tuple[tuple[str, FamilyPrior], ...]
     scaled: tuple[str, ...] = ()
+    joint: tuple[JointNormal, ...] = field(default=(), compare=False)
 
     def table(
         self,
@@ -55,7 +61,12 @@ class NamedPriors(Shown):
             If a name or pattern does not fit (``names.choose``), or a family does not.
         """
         flags = positive_flags(labels, positive)
-        return assemble(labels, flags, self.each(labels, flags), defaults)
+        table = assemble(labels, flags, self.each(labels, flags), defaults)
+        if self.joint:
+            table = np.hstack([table, np.zeros((len(labels), len(labels)))])
+        for each in self.joint:
+            each.write(table, labels)
+        return table
 
     def __repr__(self) -> str:
         """Return the first priors by name, and how many there are."""
@@ -86,6 +97,7 @@ class NamedPriors(Shown):
             "family": BY_NAME,
             "priors": {name: prior.describe() for name, prior in self.priors},
             **({"scaled": list(self.scaled)} if self.scaled else {}),
+            **({"joint": [list(each.labels) for each in self.joint]} if self.joint else {}),
         }
 
 

@@ -1,24 +1,53 @@
-"""Default priors in the units of the data, much as ``rstanarm`` scales its own."""
+"""Default priors in the units of the data, whatever the coding of the columns.
+
+A regression says which functions of a row are possible; its columns are one of many bases of
+these. The default prior of its coefficients is a statement about the function, so that another
+reference level, a shifted column in a power or a product, raw or orthogonal polynomials, or columns
+in other units leave the posterior of the function as it is. With ``u`` the unit of the predictor
+(``Level``):
+
+- the mean of the predictor over the rows is ``Normal(location, width^2)``;
+- a combination of numeric columns that varies by one standard deviation over the rows has an effect
+  ``Normal(0, (2.5 u)^2)``: jointly ``(2.5 u)^2 S^-1``, ``S`` their covariance;
+- each level of a factor has an effect ``Normal(0, (2.5 u)^2)`` about the mean of the levels, so that
+  contrasts with any reference have the covariance ``(2.5 u)^2 (I + 11')``. The cells of an interaction
+  of factors are levels as well. Slopes that differ between levels have, at each level, the covariance
+  ``(2.5 u)^2 G^-1``, ``G`` the second moments of these numbers over all rows.
+
+So a rare level may be as far off as a common one. These effects are more numbers than there are
+columns; the coefficients are linear in them, which gives their covariance. The width of 2.5 is that of
+``rstanarm`` (Gabry and Goodrich, "Prior distributions for rstanarm models").
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from itertools import combinations, product
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from streammc.priors.by_name import NamedPriors, ScaledPriors
 from streammc.priors.coefficients import normal
 from streammc.priors.family import FamilyPrior
+from streammc.priors.joint import JointNormal
 from streammc.priors.scales import half_student_t
-from streammc.protocols import Rows, Vector
+from streammc.protocols import Coding, ColumnTerm, Matrix, Rows, Vector
 
 M = TypeVar("M")
+_Cell: TypeAlias = frozenset[tuple[str, int]]
+"""One level of each of some factors."""
+_Numbers: TypeAlias = tuple[str, ...]
+"""Names of the factors of a product of numbers, sorted; empty: 1."""
+_Loading: TypeAlias = dict[int, float]
+"""A function of a row as a combination of columns: column -> coefficient."""
 
 WIDTH: Final = 2.5
-"""Standard deviations of a prior per unit of what it is scaled with (Gabry et al., rstanarm)."""
+"""Standard deviations of a prior per unit of what it is scaled with."""
 LINK_INTERCEPT: Final = 5.0
 """Standard deviation of an intercept on the scale of a link, around the link of the mean."""
 UNKNOWN_INTERCEPT: Final = 10.0
@@ -27,6 +56,10 @@ INTERCEPT: Final = "Intercept"
 LARGEST_LOG: Final = 700.0
 """Of a mean rate, either way: no finite rate has more, whatever an offset says."""
 _LARGEST: Final = 1e300
+_COLLINEAR: Final = 1e-12
+"""Eigenvalue of a correlation matrix below which its direction has no variance in the rows."""
+_TWO_VALUES: Final = 1e-6
+"""Distance from 0, relative to its range, at which the lower of two values is 0."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +73,9 @@ class Level:
     """Standard deviation of the intercept."""
 
 
-def with_defaults(model: M, rows: Rows, feature_names: Sequence[str]) -> M:
+def with_defaults(
+    model: M, rows: Rows, feature_names: Sequence[str], coding: Coding | None = None
+) -> M:
     """Return the model with numbers in place of the defaults that scale with the data.
 
     Parameters
@@ -51,6 +86,8 @@ def with_defaults(model: M, rows: Rows, feature_names: Sequence[str]) -> M:
         Rows that stand for all; those with an invalid response are left out.
     feature_names
         Names of the columns.
+    coding
+        What the columns are; ``None``: each is a number of its own.
     """
     given: Any = model
     prior = getattr(model, "prior", None)
@@ -63,40 +100,74 @@ def with_defaults(model: M, rows: Rows, feature_names: Sequence[str]) -> M:
         if each is None
     }
     defaults: dict[str, FamilyPrior] = {}
+    joint: list[JointNormal] = []
     if missing and hasattr(model, "default_priors"):
-        found = given.default_priors(labels, feature_names, _usable(given, rows))
-        defaults = {label: each for label, each in found.items() if label in missing}
+        own = _usable(given, rows)
+        for found in given.default_priors(labels, feature_names, own, coding):
+            if isinstance(found, JointNormal):
+                free = [label for label in found.labels if label in missing]
+                if free:
+                    joint.append(found.of(free))
+                    defaults |= _alone(joint[-1])
+            else:
+                defaults |= {label: each for label, each in found.items() if label in missing}
     named = dict(prior.priors) | defaults
-    resolved = NamedPriors(tuple(sorted(named.items())), tuple(defaults))
+    resolved = NamedPriors(tuple(sorted(named.items())), tuple(defaults), tuple(joint))
     return replace(given, prior=resolved)  # type: ignore[no-any-return]
 
 
-def coefficients(rows: Rows, names: Sequence[str], level: Level) -> list[FamilyPrior]:
-    """Return the priors of the coefficients of one linear predictor, one per column.
+def _alone(joint: JointNormal) -> dict[str, FamilyPrior]:
+    """Return the prior of each of several parameters alone, for print."""
+    pairs = zip(joint.location, np.sqrt(np.diag(joint.covariance)), strict=True)
+    each = [located(location, scale) for location, scale in pairs]
+    return dict(zip(joint.labels, each, strict=True))
 
-    A slope is Normal(0, 2.5 unit / scale) with the standard deviation of its column as
-    scale; the range where the column has two values, and 1 where it is constant. An
-    intercept is at the level of the predictor. Columns that are not centred move it by
-    slope times mean, so that its variance has those terms too. Without an intercept the
-    slopes have to reach the level: it counts as part of the unit.
+
+def coefficients(
+    labels: Sequence[str], rows: Rows, names: Sequence[str], level: Level, coding: Coding | None
+) -> JointNormal:
+    """Return the default prior of the coefficients of one linear predictor.
+
+    Parameters
+    ----------
+    labels
+        Names of the q coefficients, one per column.
+    rows
+        Rows that stand for all.
+    names
+        Names of the columns.
+    level
+        Location and scale of the predictor. Where no combination of columns is constant, the effects
+        have to reach its location: that is part of their unit.
+    coding
+        What the columns are; ``None``: each is a number of its own.
     """
     share = shares(rows)
-    place = _intercept(rows, names)
-    unit = level.unit if place is not None else math.hypot(level.unit, level.location)
-    priors = []
-    moved = [level.width]
-    for j in range(len(names)):
-        mean, sd, ends = spread(rows.X[:, j], share)
-        if j == place:
-            priors.append(normal())
-            continue
-        scale = rounded(WIDTH * unit / (ends or sd or 1.0))
-        moved.append(scale * mean)
-        priors.append(normal(scale))
-    if place is not None:
-        value = float(rows.X[0, place]) if len(rows.y) and rows.X[0, place] else 1.0
-        priors[place] = located(level.location / value, math.hypot(*moved) / abs(value))
-    return priors
+    columns = _Columns(rows, share, coding or _numbers(rows, names))
+    constant = columns.constant()
+    unit = level.unit if constant is not None else math.hypot(level.unit, level.location)
+    variance = rounded(WIDTH * unit) ** 2
+    covariance = variance * columns.covariance(constant is not None)
+    unknown = np.flatnonzero(np.diag(covariance) <= 0.0)  # constant in these rows
+    covariance[unknown, unknown] = variance
+    if constant is None:
+        return JointNormal(tuple(labels), np.zeros(len(labels)), covariance)
+    # The mean of the predictor is independent of the effects about it.
+    mean = share @ rows.X
+    moved = covariance @ mean
+    covariance += np.outer(constant, constant) * (mean @ moved + rounded(level.width) ** 2)
+    covariance -= np.outer(constant, moved) + np.outer(moved, constant)
+    return JointNormal(tuple(labels), constant * _location(level.location, level.width), covariance)
+
+
+def _numbers(rows: Rows, names: Sequence[str]) -> Coding:
+    """Return the coding of columns of numbers, one of which may be the constant."""
+    constant = _intercept(rows, names)
+    terms = [ColumnTerm((), (name,), 1.0) for name in names]
+    if constant is not None:
+        value = float(rows.X[0, constant]) if len(rows.y) else 1.0
+        terms[constant] = ColumnTerm((), (), value or 1.0)
+    return Coding(tuple(terms), {}, np.zeros(len(names)), np.ones(len(names)))
 
 
 def located(location: float, scale: float) -> FamilyPrior:
@@ -104,14 +175,15 @@ def located(location: float, scale: float) -> FamilyPrior:
 
     The scale has three digits, the location those that a hundredth of the scale needs.
     """
-    scale = rounded(scale)
-    if not math.isfinite(location):
-        return normal(scale)
-    digits = 0
-    if location:
-        digits = 3 + math.floor(math.log10(abs(location))) - math.floor(math.log10(scale))
-    at = float(f"{location:.{min(digits, 17)}g}") if digits > 0 else 0.0
-    return normal(scale, location=at)
+    return normal(rounded(scale), location=_location(location, scale))
+
+
+def _location(location: float, scale: float) -> float:
+    """Return a location with the digits that a hundredth of the scale needs; 0 if not finite."""
+    if not math.isfinite(location) or location == 0.0:
+        return 0.0
+    digits = 3 + math.floor(math.log10(abs(location))) - math.floor(math.log10(rounded(scale)))
+    return float(f"{location:.{min(digits, 17)}g}") if digits > 0 else 0.0
 
 
 def means(rows: Rows, covariance: Sequence[Sequence[float]]) -> list[FamilyPrior]:
@@ -230,3 +302,261 @@ def _intercept(rows: Rows, names: Sequence[str]) -> int | None:
         return None
     constant = (rows.X[0] == rows.X).all(axis=0) & (rows.X[0] != 0.0)
     return int(np.argmax(constant)) if constant.any() else None
+
+
+class _Columns:
+    """The columns of a design as functions of a row, and the effects that they can express."""
+
+    def __init__(self, rows: Rows, share: Vector, coding: Coding) -> None:
+        self._share = share
+        self._X, self._mean, self._scale = rows.X, coding.mean, coding.scale
+        self._terms, self._sizes, self._moved = list(coding.columns), dict(coding.sizes), {}
+        self._indicate_two_values()
+        self._direct: dict[tuple[_Cell, _Numbers], _Loading] = {}
+        for j, term in enumerate(self._terms):
+            key = frozenset(term.levels), term.numbers
+            self._direct.setdefault(key, {j: 1.0 / term.times})
+
+    def constant(self) -> Vector | None:
+        """Return the coefficients (q,) of the function 1, or ``None`` if no combination is 1."""
+        found = self._express(frozenset(), ())
+        return None if found is None else self._to_store(self._sparse([found]).toarray())[:, 0]
+
+    def covariance(self, centred: bool) -> Matrix:
+        """Return the covariance (q, q) of the coefficients, for effects of unit size.
+
+        ``centred``: a combination of columns is constant; it is left out.
+        """
+        numbers: dict[tuple[str, ...], set[_Numbers]] = defaultdict(set)
+        for term in self._terms:
+            factors = sorted({factor for factor, _ in term.levels})
+            for size in range(len(factors) + 1):  # what differs between cells may also not differ
+                for some in combinations(factors, size):
+                    numbers[some].add(term.numbers)
+        if centred:
+            numbers[()].discard(())
+        q = len(self._terms)
+        total = np.zeros((q, q))
+        for factors, basis in numbers.items():
+            if basis:
+                total += self._of_cells(factors, sorted(basis), centred)
+        return self._to_store(self._to_store(total).T)
+
+    def _of_cells(self, factors: Sequence[str], basis: Sequence[_Numbers], centred: bool) -> Matrix:
+        """Return the covariance of the columns by independent effects of each cell of factors."""
+        levels = [[(factor, at) for at in range(self._sizes[factor])] for factor in factors]
+        cells = [frozenset(each) for each in product(*levels)]
+        loadings = []
+        for numbers in basis:
+            found = [self._express(cell, numbers) for cell in cells]
+            known = [each for each in found if each is not None]
+            loadings.append(self._sparse(known) if len(known) == len(cells) else None)
+        between = self._inverse_moments(basis, () in basis or (centred and not factors))
+        total = np.zeros((len(self._terms), len(self._terms)))
+        for a, first in enumerate(loadings):
+            for b, second in enumerate(loadings):
+                if first is not None and second is not None and between[a, b] != 0.0:
+                    total += between[a, b] * (first @ second.T).toarray()
+        return total
+
+    def _inverse_moments(self, basis: Sequence[_Numbers], about_mean: bool) -> Matrix:
+        """Return (k, k): the inverse of the covariance of numbers over all rows.
+
+        Not ``about_mean``: that of their second moments. Where the constant is among them it is the
+        same: the effect at their means is independent of those about it, and nothing cancels.
+        """
+        own = [place for place, numbers in enumerate(basis) if numbers]
+        values = np.stack([self._values(basis[place]) for place in own], axis=1) if own else None
+        found = np.zeros((len(basis), len(basis)))
+        mean, inverse = np.zeros(0), np.zeros((0, 0))
+        if values is not None:
+            mean, inverse = _inverse_spread(values, self._share, about_mean)
+            found[np.ix_(own, own)] = inverse
+        if () in basis:
+            at, moved = basis.index(()), inverse @ mean
+            found[at, at] = 1.0 + mean @ moved
+            found[at, own] = found[own, at] = -moved
+        return found
+
+    def _values(self, numbers: _Numbers) -> Vector:
+        """Return a product of numbers (m,) in the rows."""
+        loading = self._express(frozenset(), numbers)
+        if loading is None:  # some cells lack it
+            some = [j for j, term in enumerate(self._terms) if term.numbers == numbers]
+            loading = {j: 1.0 / self._terms[j].times for j in some}
+        total = np.zeros(len(self._X))
+        for j, coefficient in loading.items():
+            total += coefficient * self._column(j)
+        return total
+
+    def _column(self, j: int) -> Vector:
+        """Return a column (m,) of ``_terms`` on the table's scale."""
+        total = np.zeros(len(self._X))
+        for i, value in self._moved.get(j, {j: 1.0}).items():
+            total += value * (self._X[:, i] * self._scale[i] + self._mean[i])
+        return total
+
+    def _express(
+        self, cell: _Cell, numbers: _Numbers, above: frozenset[_Cell] = frozenset()
+    ) -> _Loading | None:
+        """Return the function ``1[cell] x numbers`` as a combination of columns, or ``None``.
+
+        A level without a column of its own is the whole without the other levels; the whole without
+        a column of its own is the sum of all levels.
+        """
+        if (direct := self._direct.get((cell, numbers))) is not None:
+            return direct
+        if cell in above:
+            return None
+        above = above | {cell}
+        for factor, at in sorted(cell):
+            rest = cell - {(factor, at)}
+            whole = self._express(rest, numbers, above)
+            others = [rest | {(factor, k)} for k in range(self._sizes[factor]) if k != at]
+            minus = self._each(others, numbers, above) if whole is not None else None
+            if whole is not None and minus is not None:
+                return _sum([whole, *({j: -v for j, v in each.items()} for each in minus)])
+        for factor in sorted(set(self._sizes) - {factor for factor, _ in cell}):
+            levels = [cell | {(factor, k)} for k in range(self._sizes[factor])]
+            if any((level, numbers) in self._direct for level in (levels[0], levels[-1])):
+                parts = self._each(levels, numbers, above)
+                if parts is not None:
+                    return _sum(parts)
+        return None
+
+    def _each(
+        self, cells: Sequence[_Cell], numbers: _Numbers, above: frozenset[_Cell]
+    ) -> list[_Loading] | None:
+        """Return every cell as a combination of columns; ``None`` if one is none."""
+        parts = []
+        for cell in cells:
+            part = self._express(cell, numbers, above)
+            if part is None:
+                return None
+            parts.append(part)
+        return parts
+
+    def _sparse(self, loadings: Sequence[_Loading]) -> csr_matrix:
+        """Return functions as the columns of a matrix (q, functions)."""
+        at = [(j, i) for i, loading in enumerate(loadings) for j in loading]
+        data = [value for loading in loadings for value in loading.values()]
+        place = np.array(at, np.int64).reshape(-1, 2).T
+        return csr_matrix((data, (place[0], place[1])), shape=(len(self._terms), len(loadings)))
+
+    def _to_store(self, coefficients: Matrix) -> Matrix:
+        """Return coefficients (q, k) of ``_terms`` as those of the store's columns.
+
+        What centred columns move into an intercept is left out: the caller fixes the mean of the
+        predictor.
+        """
+        if self._moved:
+            own = [self._moved.get(j, {j: 1.0}) for j in range(len(self._terms))]
+            coefficients = self._sparse(own) @ coefficients
+        return coefficients * self._scale[:, None]
+
+    def _indicate_two_values(self) -> None:
+        """Make numbers of two values the levels of factors.
+
+        Where the lower value is not 0, a column with such a number is the indicator plus a multiple
+        of the column without that number; if there is none, it stays a number.
+        """
+        terms = self._terms
+        alone = {
+            term.numbers[0]: j
+            for j, term in enumerate(terms)
+            if not term.levels and len(term.numbers) == 1
+        }
+        ones: dict[str, tuple[int, Vector]] = {}
+        for name, j in alone.items():
+            x = self._column(j) / terms[j].times
+            if not spread(x, self._share)[2]:
+                continue
+            low, high = float(x.min()), float(x.max())
+            if abs(low) <= _TWO_VALUES * (high - low):
+                low = 0.0
+            own = {i: _without(term, name) for i, term in enumerate(terms) if name in term.numbers}
+            if low:
+                places = {(frozenset(t.levels), t.numbers): i for i, t in enumerate(terms)}
+                at = {i: places.get((frozenset(t.levels), t.numbers)) for i, t in own.items()}
+                if None in at.values():
+                    continue
+                for i, r in at.items():
+                    assert r is not None
+                    back = -low * terms[i].times / terms[r].times
+                    beside = {k: back * v for k, v in self._moved.get(r, {r: 1.0}).items()}
+                    self._moved[i] = _sum([self._moved.get(i, {i: 1.0}), beside])
+            for i, rest in own.items():
+                levels = (*rest.levels, (name, 1))
+                terms[i] = ColumnTerm(levels, rest.numbers, rest.times * (high - low))
+            self._sizes[name] = 2
+            if not low and len(own) == 1:
+                ones[name] = j, (x > 0.5 * high).astype(np.float64)
+        self._join_exclusive(ones)
+
+    def _join_exclusive(self, ones: Mapping[str, tuple[int, Vector]]) -> None:
+        """Make indicators of which no two are 1 in one row the levels of one factor.
+
+        So are the columns of a one-hot coding; where each row has one, there is no level without.
+        """
+        if len(ones) < 2:
+            return
+        names, at = list(ones), [j for j, _ in ones.values()]
+        together = np.stack([x for _, x in ones.values()])
+        both = together @ together.T
+        groups: list[list[int]] = []
+        for i in range(len(names)):
+            free = (group for group in groups if not both[i, group].any())
+            found = next(free, None)
+            if found is None:
+                groups.append([i])
+            else:
+                found.append(i)
+        for group in groups:
+            if len(group) == 1:
+                continue
+            whole = "|".join(names[i] for i in group)
+            first = int(not together[group].sum(axis=0).all())
+            for place, i in enumerate(group, start=first):
+                term = self._terms[at[i]]
+                self._terms[at[i]] = ColumnTerm(((whole, place),), (), term.times)
+                del self._sizes[names[i]]
+            self._sizes[whole] = len(group) + first
+
+
+def _without(term: ColumnTerm, name: str) -> ColumnTerm:
+    """Return a term without one of its numbers."""
+    return term._replace(numbers=tuple(each for each in term.numbers if each != name))
+
+
+def _sum(parts: Sequence[_Loading]) -> _Loading:
+    """Return the sum of functions."""
+    total: _Loading = defaultdict(float)
+    for loading in parts:
+        for j, value in loading.items():
+            total[j] += value
+    return {j: value for j, value in total.items() if value != 0.0}
+
+
+def _inverse_spread(values: Matrix, share: Vector, about_mean: bool) -> tuple[Vector, Matrix]:
+    """Return means (k,) of columns (m, k) and the inverse (k, k) of their covariance.
+
+    Not ``about_mean``: the means are 0, and it is that of their second moments. A direction in which
+    collinear columns do not vary has the variance that they have alone. A constant column has none:
+    its row is 0.
+    """
+    k = values.shape[1]
+    mean, size, scaled = np.zeros(k), np.zeros(k), np.zeros_like(values)
+    for j, column in enumerate(values.T):
+        if about_mean:
+            mean[j], size[j], _ = spread(column, share)
+        elif (most := float(np.abs(column).max(initial=0.0))) > 0.0:
+            size[j] = most * math.sqrt(float(share @ np.square(column / most)))
+        if size[j] > 0.0:
+            scaled[:, j] = (column - mean[j]) / size[j]
+    varies = np.flatnonzero(size > 0.0)
+    own = scaled[:, varies]
+    eigenvalues, vectors = np.linalg.eigh((own.T * share) @ own)
+    inverse = (vectors / np.where(eigenvalues > _COLLINEAR, eigenvalues, 1.0)) @ vectors.T
+    found = np.zeros((k, k))
+    found[np.ix_(varies, varies)] = inverse / size[varies] / size[varies][:, None]
+    return mean, found

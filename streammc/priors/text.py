@@ -199,7 +199,7 @@ def prior_texts(
 
 def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
     """Return priors by name from their description."""
-    priors, scaled = [], settings.get("scaled", [])
+    priors, scaled = [], settings.get("scaled", [])  # joint covariances are not described
     for key, each in sorted(settings["priors"].items()):
         prior = from_description(each)
         if not isinstance(prior, FamilyPrior):

@@ -27,8 +27,9 @@ from streammc.numerics.prior import (
     LOG_UNIFORM,
     SHAPE,
     UNIFORM,
+    COLUMNS,
     log_prior,
-    prior_curvature,
+    prior_precision,
     smooth,
 )
 from streammc.priors import normal
@@ -216,10 +217,9 @@ def with_effects(likelihood: Objective, table: Matrix, own: NDArray[np.bool_]) -
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
         value, gradient, hessian = likelihood(theta)
-        slope, curvature = gradient.copy(), np.empty_like(theta)
+        slope = gradient.copy()
         value += log_prior(theta, part, slope)
-        prior_curvature(theta, part, curvature)
-        return value, slope, hessian - np.diag(curvature)
+        return value, slope, hessian - prior_precision(theta, part)
 
     return objective
 
@@ -227,7 +227,7 @@ def with_effects(likelihood: Objective, table: Matrix, own: NDArray[np.bool_]) -
 def _softened(table: Matrix) -> Matrix:
     """Replace flat priors by Normal(0, 10), as in the search on a subset."""
     soft = table.copy()
-    soft[table[:, KIND] == FLAT] = normal(10.0).table(("",))
+    soft[table[:, KIND] == FLAT, :COLUMNS] = normal(10.0).table(("",))
     return soft
 
 
@@ -244,10 +244,9 @@ def _expanded(
     effects = [np.array([place[int(j)] for j in each]) for each in factors.effects]
     plain = smooth(table)
     plain[table[:, KIND] == EFFECT] = 0.0
-    slope, curvature = gradient.copy(), np.empty_like(theta)
+    slope = gradient.copy()
     log_prior(theta, plain, slope)
-    prior_curvature(theta, plain, curvature)
-    precision = np.diag(curvature[others]) - hessian[np.ix_(others, others)]
+    precision = (prior_precision(theta, plain) - hessian)[np.ix_(others, others)]
     known, here = slope[others], theta[others]
 
     def squares(logs: Vector) -> Vector:

@@ -12,6 +12,7 @@ from streammc.control_variates.mode.modes import Mode, comparable, find_modes
 from streammc.control_variates.mode.newton import Point, damped_point, maximise
 from streammc.control_variates.subset import Spread, in_memory, level_columns
 from streammc.likelihood.invalid_responses import invalid_responses
+from streammc.numerics.prior import COLUMNS, FLAT, KIND
 from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
@@ -95,5 +96,5 @@ def first_centre(
 def softened(table: Matrix) -> Matrix:
     """Replace flat priors by Normal(0, 10): a subset may be separated even if all rows are not."""
     soft = table.copy()
-    soft[table[:, 0] == 0.0] = normal(scale=10.0).table(("",))
+    soft[table[:, KIND] == FLAT, :COLUMNS] = normal(scale=10.0).table(("",))
     return soft

@@ -27,6 +27,7 @@ from streammc.numerics.prior import (
     LOG_UNIFORM,
     SHAPE,
     log_prior,
+    part_of,
     smooth,
 )
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
@@ -146,6 +147,6 @@ def _given(objective: Objective, theta: Vector, table: Matrix, others: Index) ->
         return value, gradient[others], hessian[np.ix_(others, others)]
 
     try:
-        return maximise(part, theta[others], table[others], max_iterations=_ITERATIONS)
+        return maximise(part, theta[others], part_of(table, others), max_iterations=_ITERATIONS)
     except ModelError:
         return None

@@ -16,7 +16,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from streammc.errors import ModelError
-from streammc.numerics.prior import inside, log_prior, prior_curvature, smooth
+from streammc.numerics.prior import inside, log_prior, prior_precision, smooth
 from streammc.protocols import Matrix, Vector
 
 Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
@@ -99,9 +99,7 @@ def posterior_point(
     total = gradient.copy()
     table = smooth(table)
     value = log_lik + log_prior(theta, table, total)
-    curvature = np.empty_like(theta)
-    prior_curvature(theta, table, curvature)
-    precision = np.diag(curvature) - hessian
+    precision = prior_precision(theta, table) - hessian
     if damping > 0.0:
         precision += damping * np.diag(np.abs(np.diag(precision)) + 1e-300)
     factor = posterior_factor(precision)

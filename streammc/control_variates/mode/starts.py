@@ -17,9 +17,11 @@ import numpy as np
 from streammc.control_variates.mode.newton import Objective, maximise
 from streammc.errors import ModelError
 from streammc.numerics.prior import (
+    COLUMNS,
     FLAT,
     HALF_NORMAL,
     HALF_STUDENT_T,
+    JOINT_NORMAL,
     KIND,
     LAPLACE,
     LKJ,
@@ -31,12 +33,14 @@ from streammc.numerics.prior import (
     SHAPE,
     STUDENT_T,
     UNIFORM,
+    put,
 )
+from streammc.numerics.prior_draws import joint_normal
 from streammc.priors import normal
 from streammc.protocols import Index, Matrix, Model, Vector
 
 CONCAVE: Final = (
-    FLAT, NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA, LKJ,
+    FLAT, NORMAL, JOINT_NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA, LKJ,
 )  # fmt: skip
 """Kinds of prior whose logarithm is concave in theta."""
 _PRIOR_DRAWS: Final = 2
@@ -118,8 +122,9 @@ def without_prior(
     if getattr(model, "location_scale", False):
         kept = kept[1:]
     out = table.copy()
-    for j in np.setdiff1d(np.flatnonzero(sd > 0.0), kept):
-        out[j] = normal(_UNFELT * sd[j], location=theta[j]).table(("",))[0]
+    free = np.setdiff1d(np.flatnonzero(sd > 0.0), kept)
+    rows = [normal(_UNFELT * sd[j], location=theta[j]).table(("",))[0] for j in free]
+    put(out, free, np.reshape(rows, (-1, COLUMNS)))
     return out
 
 
@@ -150,7 +155,7 @@ def _no_relabelling(theta: Vector) -> Sequence[Vector]:
 def prior_location(table: Matrix, first: Vector) -> Vector:
     """Return the locations of the priors that have one, and ``first`` elsewhere."""
     out = first.copy()
-    has = np.isin(table[:, KIND], (NORMAL, STUDENT_T, LAPLACE, LKJ))
+    has = np.isin(table[:, KIND], (NORMAL, JOINT_NORMAL, STUDENT_T, LAPLACE, LKJ))
     out[has] = table[has, LOCATION]
     between = table[:, KIND] == UNIFORM
     out[between] = 0.5 * (table[between, LOCATION] + table[between, SHAPE])
@@ -160,6 +165,8 @@ def prior_location(table: Matrix, first: Vector) -> Vector:
 def _drawn(table: Matrix, first: Vector, rng: np.random.Generator) -> Vector:
     """Return a draw from the priors that have a location, and ``first`` elsewhere."""
     out = first.copy()
+    joint, shifts = joint_normal(table, rng.standard_normal((1, len(table))))
+    out[joint] = shifts[0]
     for j, row in enumerate(table):
         if row[KIND] == NORMAL:
             out[j] = row[LOCATION] + row[SCALE] * rng.standard_normal()

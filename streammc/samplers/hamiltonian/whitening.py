@@ -13,7 +13,15 @@ import numpy as np
 from streammc.likelihood.blocks import Block, allocate_rows
 from streammc.likelihood.target import Base
 from streammc.likelihood.whitened import whiten_rows
-from streammc.numerics.prior import CONSTANT, FLAT, KIND, LOCATION, NORMAL, SCALE
+from streammc.numerics.prior import (
+    COLUMNS,
+    FLAT,
+    JOINT_NORMAL,
+    KIND,
+    NORMAL,
+    log_prior,
+    prior_precision,
+)
 from streammc.numerics.row_products import aligned
 from streammc.protocols import Matrix, Vector
 
@@ -48,7 +56,7 @@ def whitened_base(base: Base, q: int) -> Base:
     to_theta[:q, :q] = base.factor[:q, :q]
     value, slope, precision, prior = _normal_priors(base)
     hessian = base.hessian if len(base.hessian) else np.zeros((d, d))
-    hessian = to_theta.T @ (hessian - np.diag(precision)) @ to_theta
+    hessian = to_theta.T @ (hessian - precision) @ to_theta
     whitening = aligned(q, q)
     whitening[:, :q] = base.factor[:q, :q]
     return base._replace(
@@ -61,17 +69,16 @@ def whitened_base(base: Base, q: int) -> Base:
     )
 
 
-def _normal_priors(base: Base) -> tuple[float, Vector, Vector, Matrix]:
+def _normal_priors(base: Base) -> tuple[float, Vector, Matrix, Matrix]:
     """Return value, gradient and precision of the Normal priors at theta_star, and the others."""
     table = base.prior
-    normal, flat = table[:, KIND] == NORMAL, table[:, KIND] == FLAT
-    scale = np.where(normal, table[:, SCALE], np.inf)
-    z = np.where(normal, base.theta_star - table[:, LOCATION], 0.0) / scale
-    value = float(np.sum(table[normal, CONSTANT]) - 0.5 * np.sum(z * z))
-    others = table.copy()
-    others[normal] = 0.0
-    others[normal, KIND] = FLAT
-    return value, -z / scale, scale**-2, others[:0] if np.all(normal | flat) else others
+    normal, flat = np.isin(table[:, KIND], (NORMAL, JOINT_NORMAL)), table[:, KIND] == FLAT
+    own, others = table.copy(), table[:, :COLUMNS].copy()
+    own[~normal] = others[normal] = 0.0  # FLAT
+    slope = np.zeros_like(base.theta_star)
+    value = log_prior(base.theta_star, own, slope)
+    precision = prior_precision(base.theta_star, own)
+    return value, slope, precision, others[:0] if np.all(normal | flat) else others
 
 
 def _diagonal(hessian: Matrix) -> Vector:

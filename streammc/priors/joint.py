@@ -1,0 +1,57 @@
+"""Several parameters that are jointly normal: their density as rows of the prior table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from streammc.numerics.prior import COLUMNS, CONSTANT, JOINT_NORMAL, KIND, LOCATION, SCALE, SHAPE
+from streammc.protocols import Matrix, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class JointNormal:
+    """Normal prior of several parameters together.
+
+    Attributes
+    ----------
+    labels
+        Names of the k parameters.
+    location
+        (k,) means.
+    covariance
+        (k, k).
+    """
+
+    labels: tuple[str, ...]
+    location: Vector
+    covariance: Matrix
+
+    def of(self, labels: Sequence[str]) -> JointNormal:
+        """Return the prior of some of the parameters, whatever the others are."""
+        at = [self.labels.index(label) for label in labels]
+        part = self.covariance[np.ix_(at, at)]
+        return JointNormal(tuple(labels), self.location[at], np.ascontiguousarray(part))
+
+    def write(self, table: Matrix, labels: Sequence[str]) -> None:
+        """Write the rows of these parameters into a prior table with room for precisions.
+
+        The precision matrix stands in the columns after the five of a row's own density, see
+        ``numerics.prior``.
+        """
+        place = {label: j for j, label in enumerate(labels)}
+        at = np.array([place[label] for label in self.labels])
+        scale = np.sqrt(np.diag(self.covariance))
+        lower = np.linalg.cholesky(self.covariance / scale / scale[:, None])
+        inverse = np.linalg.inv(lower)
+        precision = inverse.T @ inverse / scale / scale[:, None]
+        log_norm = -np.log(np.diag(lower)) - np.log(scale) - 0.5 * math.log(2.0 * math.pi)
+        table[at, KIND] = JOINT_NORMAL
+        table[at, LOCATION] = self.location
+        table[at, SCALE] = scale
+        table[at, SHAPE] = precision @ self.location
+        table[at, CONSTANT] = float(log_norm.mean())
+        table[np.ix_(at, COLUMNS + at)] = 0.5 * (precision + precision.T)
