@@ -58,6 +58,8 @@ def show_run(
         document = {**document, "check": check_limits(document["parameters"], limits)}
     for line in document.get("warnings", []):
         output.warn(line)
+    for line in document.get("notes", []):
+        output.note(line)
     output.result(document, human_run(document))
     if limits and not document["check"]["passed"]:
         code = CHECK_FAILED

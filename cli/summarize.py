@@ -190,6 +190,8 @@ def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
         )
     for line in certificate.get("warnings", []):
         printer.warn(in_units(line, unit))
+    for line in certificate.get("notes", []):
+        printer.note(line)
     rows = [
         [label, number(value), number(result["laplace_sd"][label])]
         for label, value in result["theta_star"].items()

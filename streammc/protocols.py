@@ -184,6 +184,7 @@ class Prior(Protocol):
     ) -> Matrix:
         """Return the (d, 5) table ``kind, location, scale, shape, constant``, a row per label.
 
+        Of jointly normal parameters it is (d, 5 + d), see ``numerics.prior``.
         ``positive`` marks scale parameters, sampled as their logarithms; 2 marks correlations,
         sampled as their artanh. The Jacobian is part of the density. Empty means none.
         ``defaults`` are the priors of the model's own parameters that are not named, by label.

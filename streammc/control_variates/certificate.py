@@ -31,7 +31,9 @@ class Certificate(Record):
         Whether the decrement is below its limit.
     warnings
         One line each: directions that only the prior determines, a conflict of prior and
-        likelihood, other modes.
+        likelihood, what default priors decide, other modes.
+    notes
+        What priors decide that were given: no reason for care.
     modes
         (M, d) modes with at least 5 % of the evidence of ``theta_star``.
     logarithms
@@ -54,6 +56,7 @@ class Certificate(Record):
     pass_gb_per_second: float | None = None
     converged: bool
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     modes: tuple[tuple[float, ...], ...] | None = None
     logarithms: tuple[str, ...]
     recalibration: Mapping[str, Any] | None = None
@@ -86,6 +89,7 @@ class Certificate(Record):
             pass_gb_per_second=written.get("pass_gb_per_second"),
             converged=bool(written["converged"]),
             warnings=tuple(written.get("warnings", ())),
+            notes=tuple(written.get("notes", ())),
             modes=None if modes is None else tuple(tuple(mode) for mode in modes),
             logarithms=tuple(written.get("logarithms", ())),
             recalibration=written.get("recalibration"),

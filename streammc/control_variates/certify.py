@@ -16,7 +16,7 @@ from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.full_pass.block_kernel import tile_rows
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, row_order
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
-from streammc.control_variates.mode.conflict import prior_conflict
+from streammc.control_variates.mode.conflict import prior_conflict, prior_influence
 from streammc.control_variates.mode.factor_scales import with_effects
 from streammc.control_variates.mode.mode_words import exact_fit_words, mode_words, starting_modes
 from streammc.control_variates.mode.newton import flat_message
@@ -32,6 +32,8 @@ from streammc.likelihood.grouped import by_group
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
 from streammc.likelihood.tempered import tempered
+from streammc.models.parameters import COEFFICIENT
+from streammc.models.table_scale import stated
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
@@ -159,7 +161,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
     extreme = None
     if found.converged and len(found.subset.y) < dataset.n_rows:
         extreme = gather(dataset, np.sort(sums.rows[:EXTREME_ROWS]))
-    warnings = _warnings(request, found, extreme, (log_lik, gradient, hessian))
+    warnings, notes = _warnings(request, found, extreme, (log_lik, gradient, hessian))
     rows_read = found.rows_read + (0 if extreme is None else len(extreme.y))
     row_bytes = dataset.rows().row_bytes
     pass_bytes = found.passes * dataset.n_rows * row_bytes
@@ -173,6 +175,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         pass_gb_per_second=1e-9 * pass_bytes / found.pass_seconds,
         converged=found.converged,
         warnings=tuple(warnings),
+        notes=tuple(notes),
         modes=starting_modes(found.centre.modes),
         logarithms=tuple(labels[j] for j in log_scales(model, len(labels))),
         nodes=getattr(model, "nodes", None),
@@ -209,19 +212,20 @@ def _warnings(
     found: FoundMode,
     extreme: Rows | None,
     expansion: tuple[float, Vector, Matrix],
-) -> list[str]:
-    """Return warnings about directions that only the prior determines, and about other modes."""
+) -> tuple[list[str], list[str]]:
+    """Return warnings about the prior and about other modes, and notes."""
     model, labels, centre = request.model, request.labels, found.centre
     unseen = unchecked(len(labels), found.by_passes)
-    lines = list(unseen)
+    lines, notes = list(unseen), []
     if found.converged:  # away from the mode a long step is no sign of separation
-        lines = [*_prior_warnings(request, found, extreme, expansion, bool(unseen)), *unseen]
+        lines, notes = _prior_warnings(request, found, extreme, expansion, bool(unseen))
+        lines += unseen
     if centre.integrated:
         lines.append(exact_fit_words(model, labels))
     lines += quadrature_warnings(
         model, found.subset, found.at.theta, found.deltas, request.dataset.n_rows
     )
-    return lines + mode_words(model, centre.modes, labels)
+    return lines + mode_words(model, centre.modes, labels), notes
 
 
 def _prior_warnings(
@@ -230,8 +234,8 @@ def _prior_warnings(
     extreme: Rows | None,
     expansion: tuple[float, Vector, Matrix],
     unseen: bool,
-) -> list[str]:
-    """Return warnings about a conflict of prior and likelihood, or about weak directions."""
+) -> tuple[list[str], list[str]]:
+    """Return warnings about what the prior decides beside the rows, and notes."""
     model, labels, centre = request.model, request.labels, found.centre
     subset, at = found.subset, found.at
     scale = request.dataset.n_rows / len(subset.y)
@@ -256,16 +260,39 @@ def _prior_warnings(
             [subset] if extreme is None else [subset, extreme],
             model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
         )
+        influence: tuple[list[str], list[str]] = [], []
+        if not unseen:
+            influence = prior_influence(
+                model,
+                at,
+                table,
+                likelihood if extreme is None else None,
+                labels,
+                _units(request),
+                bool(weak),
+            )
         # With a scale parameter, a conflict with the prior can look like separation: test it first.
         if weak and not model.n_scalar:
-            return weak
+            return weak + influence[0], influence[1]
         subset_mode = centre.modes[0].point if centre.modes else None
         subset_mode = at if extreme is None else subset_mode
         subset_mode = None if unseen else subset_mode
         total = float(subset.weight.sum()) * scale
         start = at.theta if getattr(model, "log_concave", False) else model.start(subset)
         conflict = prior_conflict(model, at, subset_mode, start, table, likelihood, labels, total)
-        return conflict or weak
+        return (conflict or weak) + influence[0], influence[1]
+
+
+def _units(request: PassRequest) -> Vector:
+    """Return (d,) the scales of the columns of coefficients in the table's units, else 1."""
+    dataset, units = request.dataset, np.ones(len(request.labels))
+    moved = dataset.attributes.get("standardization")
+    if moved is not None:
+        place = {label: j for j, label in enumerate(request.labels)}
+        for block in stated(request.model, dataset.feature_names):
+            if block.rule == COEFFICIENT and len(block.labels) == len(moved["scale"]):
+                units[[place[label] for label in block.labels]] = moved["scale"]
+    return units
 
 
 def _refuse_no_mode(request: PassRequest, found: FoundMode) -> None:

@@ -49,11 +49,19 @@ def resolved(model: M, dataset: Dataset) -> M:
     given: Any = model
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(given)):
         return model
-    if isinstance(getattr(model, "prior", None), ScaledPriors):
+    prior = getattr(model, "prior", None)
+    recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
+    if isinstance(prior, ScaledPriors) or recorded:
         table = ungrouped(dataset)
         rows = draw_subset(table, _SUBSET_BYTES)
         coding = table.coding() if hasattr(table, "coding") else None
-        model = with_defaults(model, rows, table.feature_names, coding)
+        if recorded:
+            named = tuple(pair for pair in prior.priors if pair[0] not in prior.scaled)
+            unscaled = replace(given, prior=ScaledPriors(named))
+            found = with_defaults(unscaled, rows, table.feature_names, coding).prior.joint
+            model = replace(given, prior=replace(prior, joint=found))
+        else:
+            model = with_defaults(model, rows, table.feature_names, coding)
     return with_nodes(model, dataset)
 
 
@@ -77,12 +85,12 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
         kept = from_description(described["prior"])
     except (ConfigError, KeyError, TypeError):
         return model  # the identity check reports the difference
-    if not isinstance(kept, NamedPriors) or not kept.scaled or "joint" in described["prior"]:
-        return model  # joint priors follow from the same rows again
+    if not isinstance(kept, NamedPriors) or not kept.scaled:
+        return model
     named = dict(kept.priors)
     defaults = {label: named.pop(label) for label in kept.scaled if label in named}
     if {*named} != {name for name, _ in prior.priors}:
         return model
     merged = defaults | dict(prior.priors)
-    recorded = NamedPriors(tuple(sorted(merged.items())), kept.scaled)
+    recorded = NamedPriors(tuple(sorted(merged.items())), kept.scaled, kept.joint)
     return replace(given, prior=recorded)  # type: ignore[no-any-return]

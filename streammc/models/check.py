@@ -149,7 +149,7 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
         "response_fault": model.response_fault(y) is not None,
         "start": start.shape != (model.dim(2),) or not np.isfinite(start).all(),
         "describe": json.loads(json.dumps(model.describe())) != model.describe(),
-        "prior": prior.shape != (model.dim(2), 5),
+        "prior": prior.shape not in ((model.dim(2), 5), (model.dim(2), 5 + model.dim(2))),
     }
     wrong = [name for name, fault in faults.items() if fault]
     return Finding("interface", len(wrong), 0, ", ".join(wrong))

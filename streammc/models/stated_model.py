@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from itertools import groupby
 from typing import Any, ClassVar, Final
 
@@ -173,8 +173,9 @@ class StatedModel(Shown, ABC):
                 each = parameter.default(rows, feature_names, level)
                 found.append(dict(zip(own, each * (len(own) // len(each)), strict=True)))
             elif parameter.table_scale == COEFFICIENT:
-                joint = coefficients(own[:q], rows, feature_names, level, coding)
-                found += [replace(joint, labels=own[k : k + q]) for k in range(0, len(own), q)]
+                for first in range(0, len(own), q):
+                    one = own[first : first + q]
+                    found.append(coefficients(one, rows, feature_names, level, coding))
         return found
 
     def _each(self, d: int) -> list[Parameter]:

@@ -66,7 +66,7 @@ of tau, the component number ``location`` of theta."""
 JOINT_NORMAL: Final = 17
 """Jointly normal with all other rows of this kind, of precision matrix ``P``: half of
 ``-(theta - location)_j (P (theta - location))_j``. Row ``j`` of ``P`` stands in the columns after
-the five; ``shape`` is ``(P location)_j``, ``scale`` the standard deviation of the component alone."""
+the five; ``shape`` is ``(P location)_j``, ``scale`` the standard deviation of component j alone."""
 
 KIND: Final = 0
 LOCATION: Final = 1
@@ -199,10 +199,10 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
 def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
     """Write minus the second derivative of each log density, at least 0, into ``out`` (d,).
 
-    This is the diagonal of minus the Hessian; :func:`prior_precision` has all of it. Of ``EFFECT`` it
-    is the precision given its scale. For Laplace and uniform priors it is that of :func:`smooth`. A Student t is not log-concave beyond
-    ``z^2 = df``; the value is at least a tenth of ``(df + 1) / (scale^2 (df + z^2))``, the
-    precision of its scale mixture.
+    This is the diagonal of minus the Hessian, all of which is :func:`prior_precision`. Of
+    ``EFFECT`` it is the precision given its scale. For Laplace and uniform priors it is that of
+    :func:`smooth`. A Student t is not log-concave beyond ``z^2 = df``; the value is at least a
+    tenth of ``(df + 1) / (scale^2 (df + z^2))``, the precision of its scale mixture.
     """
     for j in range(theta.shape[0]):
         kind = table[j, KIND]

@@ -22,6 +22,8 @@ PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
 BY_NAME: Final = "by_name"
 SCALED: Final = "scaled"
 """Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
+RULE: Final = 1
+"""Number of the rule of joint default priors, ``priors.scaled.coefficients``."""
 _SHOWN: Final = 6
 _MOST: Final = 20
 
@@ -92,12 +94,13 @@ class NamedPriors(Shown):
         ]
 
     def describe(self) -> dict[str, Any]:
-        """Return the priors by name as JSON types."""
+        """Return the priors by name as JSON types; covariances follow from the rows."""
+        labels = [list(each.labels) for each in self.joint]
         return {
             "family": BY_NAME,
             "priors": {name: prior.describe() for name, prior in self.priors},
             **({"scaled": list(self.scaled)} if self.scaled else {}),
-            **({"joint": [list(each.labels) for each in self.joint]} if self.joint else {}),
+            **({"joint": {"rule": RULE, "labels": labels}} if labels else {}),
         }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streammc.errors import ConfigError
 from streammc.numerics.prior import COLUMNS, CONSTANT, JOINT_NORMAL, KIND, LOCATION, SCALE, SHAPE
 from streammc.protocols import Matrix, Vector
 
@@ -23,18 +24,32 @@ class JointNormal:
     location
         (k,) means.
     covariance
-        (k, k).
+        (k, k); ``None`` where a run is read: it follows from the rows, see
+        ``control_variates.resolved``.
     """
 
     labels: tuple[str, ...]
     location: Vector
-    covariance: Matrix
+    covariance: Matrix | None
 
-    def of(self, labels: Sequence[str]) -> JointNormal:
-        """Return the prior of some of the parameters, whatever the others are."""
-        at = [self.labels.index(label) for label in labels]
-        part = self.covariance[np.ix_(at, at)]
-        return JointNormal(tuple(labels), self.location[at], np.ascontiguousarray(part))
+    @property
+    def scale(self) -> Vector:
+        """Return the standard deviation (k,) of each alone."""
+        return np.sqrt(np.diag(self._known()))
+
+    def _known(self) -> Matrix:
+        if self.covariance is None:
+            raise ConfigError(
+                f"expected the covariance of the default priors of {self.labels[0]!r} and others, "
+                "found a description without: call streammc.control_variates.resolved(model, "
+                "dataset)"
+            )
+        return self.covariance
+
+    def of(self, at: Sequence[int]) -> JointNormal:
+        """Return the prior of the parameters at these places, whatever the others are."""
+        part = np.ascontiguousarray(self._known()[np.ix_(at, at)])
+        return JointNormal(tuple(self.labels[j] for j in at), self.location[list(at)], part)
 
     def write(self, table: Matrix, labels: Sequence[str]) -> None:
         """Write the rows of these parameters into a prior table with room for precisions.
@@ -44,8 +59,8 @@ class JointNormal:
         """
         place = {label: j for j, label in enumerate(labels)}
         at = np.array([place[label] for label in self.labels])
-        scale = np.sqrt(np.diag(self.covariance))
-        lower = np.linalg.cholesky(self.covariance / scale / scale[:, None])
+        scale = self.scale
+        lower = np.linalg.cholesky(self._known() / scale / scale[:, None])
         inverse = np.linalg.inv(lower)
         precision = inverse.T @ inverse / scale / scale[:, None]
         log_norm = -np.log(np.diag(lower)) - np.log(scale) - 0.5 * math.log(2.0 * math.pi)

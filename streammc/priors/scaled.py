@@ -7,22 +7,22 @@ in other units leave the posterior of the function as it is. With ``u`` the unit
 (``Level``):
 
 - the mean of the predictor over the rows is ``Normal(location, width^2)``;
-- a combination of numeric columns that varies by one standard deviation over the rows has an effect
-  ``Normal(0, (2.5 u)^2)``: jointly ``(2.5 u)^2 S^-1``, ``S`` their covariance;
-- each level of a factor has an effect ``Normal(0, (2.5 u)^2)`` about the mean of the levels, so that
-  contrasts with any reference have the covariance ``(2.5 u)^2 (I + 11')``. The cells of an interaction
-  of factors are levels as well. Slopes that differ between levels have, at each level, the covariance
-  ``(2.5 u)^2 G^-1``, ``G`` the second moments of these numbers over all rows.
+- a combination of numeric columns that varies by one standard deviation over the rows has an
+  effect ``Normal(0, (2.5 u)^2)``: jointly ``(2.5 u)^2 S^-1``, ``S`` their covariance;
+- each level of a factor has an effect ``Normal(0, (2.5 u)^2)`` about the mean of the levels, so
+  that contrasts with any reference have the covariance ``(2.5 u)^2 (I + 11')``. The cells of an
+  interaction of factors are levels as well. Slopes that differ between levels have, at each level,
+  the covariance ``(2.5 u)^2 G^-1``, ``G`` the second moments of these numbers over all rows.
 
 So a rare level may be as far off as a common one. These effects are more numbers than there are
-columns; the coefficients are linear in them, which gives their covariance. The width of 2.5 is that of
-``rstanarm`` (Gabry and Goodrich, "Prior distributions for rstanarm models").
+columns; the coefficients are linear in them, which gives their covariance. The width of 2.5 is that
+of ``rstanarm`` (Gabry and Goodrich, "Prior distributions for rstanarm models").
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -58,6 +58,8 @@ LARGEST_LOG: Final = 700.0
 _LARGEST: Final = 1e300
 _COLLINEAR: Final = 1e-12
 """Eigenvalue of a correlation matrix below which its direction has no variance in the rows."""
+_SQUARED: Final = (1e-150, 1e150)
+"""Range of variances of coefficients, and of columns, in which no square over- or underflows."""
 _TWO_VALUES: Final = 1e-6
 """Distance from 0, relative to its range, at which the lower of two values is 0."""
 
@@ -105,7 +107,7 @@ def with_defaults(
         own = _usable(given, rows)
         for found in given.default_priors(labels, feature_names, own, coding):
             if isinstance(found, JointNormal):
-                free = [label for label in found.labels if label in missing]
+                free = [j for j, label in enumerate(found.labels) if label in missing]
                 if free:
                     joint.append(found.of(free))
                     defaults |= _alone(joint[-1])
@@ -118,15 +120,18 @@ def with_defaults(
 
 def _alone(joint: JointNormal) -> dict[str, FamilyPrior]:
     """Return the prior of each of several parameters alone, for print."""
-    pairs = zip(joint.location, np.sqrt(np.diag(joint.covariance)), strict=True)
+    pairs = zip(joint.location, joint.scale, strict=True)
     each = [located(location, scale) for location, scale in pairs]
     return dict(zip(joint.labels, each, strict=True))
 
 
 def coefficients(
     labels: Sequence[str], rows: Rows, names: Sequence[str], level: Level, coding: Coding | None
-) -> JointNormal:
+) -> JointNormal | dict[str, FamilyPrior]:
     """Return the default prior of the coefficients of one linear predictor.
+
+    Columns whose squares float64 does not hold get independent priors, 2.5 units per standard
+    deviation.
 
     Parameters
     ----------
@@ -137,27 +142,45 @@ def coefficients(
     names
         Names of the columns.
     level
-        Location and scale of the predictor. Where no combination of columns is constant, the effects
-        have to reach its location: that is part of their unit.
+        Location and scale of the predictor. Where no combination of columns is constant, the
+        effects have to reach its location: that is part of their unit.
     coding
         What the columns are; ``None``: each is a number of its own.
     """
     share = shares(rows)
-    columns = _Columns(rows, share, coding or _numbers(rows, names))
-    constant = columns.constant()
-    unit = level.unit if constant is not None else math.hypot(level.unit, level.location)
-    variance = rounded(WIDTH * unit) ** 2
-    covariance = variance * columns.covariance(constant is not None)
-    unknown = np.flatnonzero(np.diag(covariance) <= 0.0)  # constant in these rows
-    covariance[unknown, unknown] = variance
-    if constant is None:
-        return JointNormal(tuple(labels), np.zeros(len(labels)), covariance)
-    # The mean of the predictor is independent of the effects about it.
-    mean = share @ rows.X
-    moved = covariance @ mean
-    covariance += np.outer(constant, constant) * (mean @ moved + rounded(level.width) ** 2)
-    covariance -= np.outer(constant, moved) + np.outer(moved, constant)
-    return JointNormal(tuple(labels), constant * _location(level.location, level.width), covariance)
+    with np.errstate(all="ignore"):
+        columns = _Columns(rows, share, coding or _numbers(rows, names))
+        constant = columns.constant()
+        unit = level.unit if constant is not None else math.hypot(level.unit, level.location)
+        variance = rounded(WIDTH * unit) ** 2
+        covariance = variance * columns.covariance(constant is not None)
+        unknown = np.flatnonzero(np.diag(covariance) == 0.0)  # constant in these rows
+        covariance[unknown, unknown] = variance
+        location = np.zeros(len(labels))
+        if constant is not None:  # the predictor's mean is independent of the effects about it
+            mean = share @ rows.X
+            moved = covariance @ mean
+            covariance += np.outer(constant, constant) * (mean @ moved + rounded(level.width) ** 2)
+            covariance -= np.outer(constant, moved) + np.outer(moved, constant)
+            location = constant * _location(level.location, level.width)
+    inside = (np.diag(covariance) > _SQUARED[0]) & (np.diag(covariance) < _SQUARED[1])
+    if inside.all() and np.abs(rows.X).max(initial=0.0) < _SQUARED[1]:
+        return JointNormal(tuple(labels), location, covariance)
+    return dict(zip(labels, _independent(rows, share, names, level), strict=True))
+
+
+def _independent(
+    rows: Rows, share: Vector, names: Sequence[str], level: Level
+) -> list[FamilyPrior]:
+    """Return independent priors, one per column, where the joint one is out of range."""
+    found = [spread(rows.X[:, j], share) for j in range(len(names))]
+    place = _intercept(rows, names)
+    unit = level.unit if place is not None else math.hypot(level.unit, level.location)
+    priors = [normal(rounded(WIDTH * unit / (ends or sd or 1.0))) for _, sd, ends in found]
+    if place is not None:
+        value = float(rows.X[0, place]) if len(rows.y) and rows.X[0, place] else 1.0
+        priors[place] = located(level.location / value, level.width / abs(value))
+    return priors
 
 
 def _numbers(rows: Rows, names: Sequence[str]) -> Coding:
@@ -540,9 +563,9 @@ def _sum(parts: Sequence[_Loading]) -> _Loading:
 def _inverse_spread(values: Matrix, share: Vector, about_mean: bool) -> tuple[Vector, Matrix]:
     """Return means (k,) of columns (m, k) and the inverse (k, k) of their covariance.
 
-    Not ``about_mean``: the means are 0, and it is that of their second moments. A direction in which
-    collinear columns do not vary has the variance that they have alone. A constant column has none:
-    its row is 0.
+    Not ``about_mean``: the means are 0, and it is that of their second moments. A direction in
+    which collinear columns do not vary has the variance that they have alone. A constant column has
+    none: its row is 0.
     """
     k = values.shape[1]
     mean, size, scaled = np.zeros(k), np.zeros(k), np.zeros_like(values)

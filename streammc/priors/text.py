@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+import numpy as np
+
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.priors import coefficients, correlations, either, scales
-from streammc.priors.by_name import BY_NAME, SCALED, NamedPriors, ScaledPriors
+from streammc.priors.by_name import BY_NAME, RULE, SCALED, NamedPriors, ScaledPriors
 from streammc.priors.densities import FAMILIES, Family
 from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, grouped
+from streammc.priors.joint import JointNormal
 from streammc.priors.per_coefficient import expand
 from streammc.protocols import Prior
 
@@ -199,7 +202,7 @@ def prior_texts(
 
 def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
     """Return priors by name from their description."""
-    priors, scaled = [], settings.get("scaled", [])  # joint covariances are not described
+    priors, scaled, joint = [], settings.get("scaled", []), settings.get("joint", {})
     for key, each in sorted(settings["priors"].items()):
         prior = from_description(each)
         if not isinstance(prior, FamilyPrior):
@@ -214,7 +217,14 @@ def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
         )
     if name == SCALED:
         return ScaledPriors(tuple(priors))
-    return NamedPriors(tuple(priors), tuple(scaled))
+    if joint and joint.get("rule") != RULE:
+        raise ConfigError(
+            f"expected joint default priors by rule {RULE}, found rule {joint.get('rule')!r}: "
+            "use the version of streammc that began the run"
+        )
+    named = [tuple(labels) for labels in joint.get("labels", ())]
+    together = [JointNormal(labels, np.zeros(len(labels)), None) for labels in named]
+    return NamedPriors(tuple(priors), tuple(scaled), tuple(together))
 
 
 def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPrior:

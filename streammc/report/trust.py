@@ -91,6 +91,15 @@ def _passes(document: Mapping[str, Any]) -> list[Evidence]:
                 "decrement there, from the last full pass.",
             )
         )
+    for line in document.get("notes", ()):
+        found.append(
+            Evidence(
+                check="prior beside the rows",
+                found=line,
+                meaning="A prior that was given, and that moves a parameter by over 0.25 posterior "
+                "sd with over a tenth of the information on it.",
+            )
+        )
     gap = sampling.get("laplace_gap")
     if gap:
         found.append(

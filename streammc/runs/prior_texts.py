@@ -25,11 +25,16 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``parameters``, label -> text that ``priors.parse`` reads; ``scaled_with_data``,
-        labels. Weights of a mixture have a Dirichlet prior, which is an option of the model.
+        ``parameters``, label -> text that ``priors.parse`` reads, of jointly normal parameters
+        that of each alone; ``scaled_with_data``, labels; ``jointly_normal``, labels. Weights of a
+        mixture have a Dirichlet prior, which is an option of the model.
     """
-    scaled = list(getattr(model.prior, "scaled", ()))
-    return {"parameters": _texts(model, model.prior, labels), "scaled_with_data": scaled}
+    joint = [label for each in getattr(model.prior, "joint", ()) for label in each.labels]
+    return {
+        "parameters": _texts(model, model.prior, labels),
+        "scaled_with_data": list(getattr(model.prior, "scaled", ())),
+        "jointly_normal": joint,
+    }
 
 
 def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any], dict[str, str]]:
@@ -74,7 +79,8 @@ def priors_lines(described: Mapping[str, Any]) -> list[str]:
     defaults = _shown(described, lambda label: label in scaled)
     lines = [f"priors: {fixed}"] if fixed else []
     if defaults:
-        lines.append(f"default priors, scaled with the data: {defaults}; {_FIX}")
+        joint = ", jointly normal" if described.get("jointly_normal") else ""
+        lines.append(f"default priors, scaled with the data{joint}: {defaults}; {_FIX}")
     return lines
 
 

@@ -149,6 +149,7 @@ def finish_report(
         cost=spent,
         tempering=tempering or None,
         stop=stop,
+        notes=setup.cv.certificate.notes,
         warnings=tuple(
             in_units(line, unit_name(dataset))
             for line in (

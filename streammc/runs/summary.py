@@ -88,6 +88,8 @@ class RunSummary(Record):
     stop: Mapping[str, Any] | None = None
     """What ended the run, if it had a stopping rule: ``StopRule.verdict``."""
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader should know that is no reason for care."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that is kept with the run, and that ``sample --json`` prints."""

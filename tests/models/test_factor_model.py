@@ -11,7 +11,15 @@ from streammc import models
 from streammc.errors import ConfigError
 from streammc.models.factor_model import FactorBlock
 from streammc.models.mixed.stated_factors import with_factors
-from streammc.numerics.prior import EFFECT, HALF_NORMAL, HALF_STUDENT_T, KIND, LOCATION, NORMAL
+from streammc.numerics.prior import (
+    COLUMNS,
+    EFFECT,
+    HALF_NORMAL,
+    HALF_STUDENT_T,
+    JOINT_NORMAL,
+    KIND,
+    LOCATION,
+)
 from streammc.priors import flat, half_normal, normal
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Rows
@@ -58,7 +66,7 @@ def test_scales_are_reported_as_they_are():
 def test_effects_take_their_scale_from_theta():
     table = made().prior_table((*LABELS, "sigma"))
     assert table[:, KIND].tolist() == [
-        *[NORMAL] * 2, *[EFFECT] * 2, HALF_STUDENT_T, *[EFFECT] * 3, *[HALF_STUDENT_T] * 2,
+        *[JOINT_NORMAL] * 2, *[EFFECT] * 2, HALF_STUDENT_T, *[EFFECT] * 3, *[HALF_STUDENT_T] * 2,
     ]  # fmt: skip
     assert table[[2, 3, 5, 6, 7], LOCATION].tolist() == [4, 4, 8, 8, 8]
 
@@ -69,7 +77,10 @@ def test_default_priors_are_those_without_the_factors():
     plain = with_defaults(models.gaussian(), plain_rows._replace(X=X), NAMES[:2])
     expected = plain.prior_table(["beta[Intercept]", "beta[x]", "sigma"])
     table = made().prior_table((*LABELS, "sigma"))
-    assert np.array_equal(expected, table[[0, 1, 9]])
+    assert np.array_equal(expected[:, :COLUMNS], table[[0, 1, 9], :COLUMNS])
+    precision = table[:, COLUMNS:]
+    assert np.array_equal(expected[:2, COLUMNS : COLUMNS + 2], precision[:2, :2])
+    assert 4 == np.count_nonzero(precision)
     # 2.5 units of the response, as of sigma
     assert np.array_equal(table[4], table[9])
 

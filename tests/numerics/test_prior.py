@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from streammc import priors
-from streammc.numerics.prior import EFFECT, log_prior, outside, prior_curvature, smooth
+from streammc.numerics.prior import (
+    COLUMNS,
+    EFFECT,
+    log_prior,
+    outside,
+    part_of,
+    prior_curvature,
+    prior_precision,
+    put,
+    smooth,
+)
+from streammc.numerics.prior_draws import draw_prior
 from streammc.numerics.simplex import dirichlet_rows
+from streammc.priors.joint import JointNormal
 
 PRIORS = {
     "normal": (priors.normal(2.0, location=-1.0), False, 0.4),
@@ -107,3 +120,56 @@ def test_only_uniform_priors_have_an_outside():
     inside = [(50.0, 1.0), (50.0, -2.0), (50.0, 5.0)]
     assert [False] * 3 == [outside(np.array(theta), table) for theta in inside]
     assert [True] * 2 == [outside(np.array([0.0, end]), table) for end in (-2.001, 5.001)]
+
+
+def joint_table():
+    """Return a table of two jointly normal components around one that is not, and their density."""
+    covariance = np.array([[4.0, 1.5], [1.5, 1.0]])
+    labels = ["a", "tau", "b"]
+    table = np.hstack([np.zeros((3, COLUMNS)), np.zeros((3, 3))])
+    table[1, :COLUMNS] = priors.half_normal(3.0).rows(["tau"], [True])[0]
+    JointNormal(("a", "b"), np.array([1.0, -2.0]), covariance).write(table, labels)
+    return table, stats.multivariate_normal([1.0, -2.0], covariance)
+
+
+def test_jointly_normal_components_have_the_density_of_their_covariance():
+    table, exact = joint_table()
+    theta = np.array([0.3, 0.8, 0.5])
+    alone = at(row_of("half_normal"), theta[1:2])
+    value, gradient = at(table, theta)
+    assert exact.logpdf(theta[[0, 2]]) + alone[0] == pytest.approx(value, rel=1e-13)
+    slope = -np.linalg.solve(exact.cov, theta[[0, 2]] - exact.mean)
+    np.testing.assert_allclose([slope[0], alone[1][0], slope[1]], gradient, rtol=1e-13)
+    precision = prior_precision(theta, table)
+    np.testing.assert_allclose(np.linalg.inv(exact.cov), precision[np.ix_([0, 2], [0, 2])])
+    assert curvature(row_of("half_normal"), theta[1:2])[0] == precision[1, 1]
+    assert 0 == np.count_nonzero(precision[1, [0, 2]])
+
+
+def test_part_of_a_table_is_the_density_given_the_locations_of_the_rest():
+    table, exact = joint_table()
+    part = part_of(table, np.array([1, 2]))
+    theta = np.array([0.8, 0.5])
+    given = stats.norm(-2.0, np.linalg.inv(np.linalg.inv(exact.cov)[1:, 1:])[0, 0] ** 0.5)
+    values = [at(part, [theta[0], b])[0] for b in (theta[1], -2.0)]
+    assert given.logpdf(theta[1]) - given.logpdf(-2.0) == pytest.approx(values[0] - values[1])
+
+
+def test_a_row_that_is_put_into_a_table_is_independent_of_the_others():
+    table, _ = joint_table()
+    put(table, np.array([0]), priors.normal(0.5).rows(["a"], [False]))
+    low, high = (at(table, [a, 0.8, 0.5])[0] - at(table, [a, 0.8, 0.0])[0] for a in (0.0, 9.0))
+    assert low == pytest.approx(high, rel=1e-12)
+
+
+def test_draws_of_jointly_normal_components_have_their_covariance():
+    table, exact = joint_table()
+    streams = [np.random.default_rng(seed) for seed in range(3)]
+    n = 40_000
+    drawn = draw_prior(table, n, streams)[:, [0, 2]]
+    z = np.linalg.solve(np.linalg.cholesky(exact.cov), (drawn - exact.mean).T)
+    for moment, se in ((z.mean(axis=1), 1.0), ((z**2).mean(axis=1) - 1.0, 2**0.5)):
+        assert (np.abs(moment) < 4.5 * se / n**0.5).all()
+    assert abs((z[0] * z[1]).mean()) < 4.5 / n**0.5
+    raw = (drawn - exact.mean) / np.sqrt(np.diag(exact.cov))  # as if they were independent
+    assert abs((raw[:, 0] * raw[:, 1]).mean()) > 4.5 / n**0.5

@@ -58,14 +58,15 @@ def test_gaussian_defaults_are_in_units_of_response_and_columns() -> None:
     X, y = data()
     found = texts(models.gaussian(), rows(X, y))
     slope = float(f"{2.5 * y.std() / X[:, 1].std():.3g}")
-    dummy = float(f"{2.5 * y.std():.3g}")
-    wide = math.hypot(2.5 * y.std(), slope * X[:, 1].mean(), dummy * X[:, 2].mean())
+    unit = float(f"{2.5 * y.std():.3g}")
+    dummy = float(f"{math.sqrt(2.0) * unit:.3g}")  # the difference of two effects of that unit
+    wide = math.hypot(unit, slope * X[:, 1].mean(), dummy * X[:, 2].mean())
     prior = dict(parse(found["beta[Intercept]"]).settings)
     assert y.mean() == pytest.approx(prior["location"], abs=0.01 * wide)
     assert wide == pytest.approx(prior["scale"], rel=0.005)
     assert f"normal(0, {slope:g})" == found["beta[x]"]
     assert f"normal(0, {dummy:g})" == found["beta[d]"]
-    assert f"half_student_t(3, {dummy:g})" == found["sigma"]
+    assert f"half_student_t(3, {unit:g})" == found["sigma"]
 
 
 @pytest.mark.parametrize("build", [models.gaussian, models.student_t])
@@ -94,10 +95,11 @@ def test_defaults_follow_the_units_of_a_column(build: Any, factor: float) -> Non
 
 def test_rare_dummy_has_the_scale_of_its_range() -> None:
     X, y = data(share=0.005)
-    assert 2.5 * y.std() == pytest.approx(table(models.gaussian(), rows(X, y))[2, 1], rel=0.005)
+    wide = 2.5 * math.sqrt(2.0) * y.std()
+    assert wide == pytest.approx(table(models.gaussian(), rows(X, y))[2, 1], rel=0.005)
     centred = X - [0.0, *X[:, 1:].mean(axis=0)]
     scaled = centred / [1.0, *centred[:, 1:].std(axis=0)]  # as a standardised store has it
-    expected = 2.5 * y.std() * centred[:, 2].std()
+    expected = wide * centred[:, 2].std()
     found = table(models.gaussian(), rows(scaled, y))[2, 1]
     assert expected == pytest.approx(found, rel=0.005)
 

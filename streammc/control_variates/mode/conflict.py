@@ -1,4 +1,4 @@
-"""Test for a conflict of prior and likelihood at the posterior mode."""
+"""What the prior does beside the rows: its information, the shift that it causes, a conflict."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 from streammc.control_variates.mode.modes import apart
@@ -14,8 +15,21 @@ from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.control_variates.mode.starts import without_prior
 from streammc.control_variates.mode.weak_directions import names_of
 from streammc.errors import ModelError
-from streammc.numerics.prior import HALF_NORMAL, KIND, LOCATION, NORMAL, SCALE, log_prior, smooth
-from streammc.protocols import Matrix, Model, Vector
+from streammc.models.stated_model import StatedModel
+from streammc.numerics.prior import (
+    HALF_NORMAL,
+    JOINT_NORMAL,
+    KIND,
+    LOCATION,
+    NORMAL,
+    SCALE,
+    log_prior,
+    prior_precision,
+    smooth,
+)
+from streammc.priors import NamedPriors
+from streammc.priors.densities import CORRELATION, POSITIVE
+from streammc.protocols import Index, Matrix, Model, Vector
 
 LARGEST_PULL: Final = 4.0
 """Largest distance without a warning, in standard deviations of likelihood or prior."""
@@ -68,7 +82,7 @@ def prior_conflict(
         if lines:
             return lines
     distance = np.zeros(len(table))
-    is_normal = table[:, KIND] == NORMAL
+    is_normal = np.isin(table[:, KIND], (NORMAL, JOINT_NORMAL))
     distance[is_normal] = ((at.theta - table[:, LOCATION])[is_normal]) / table[is_normal, SCALE]
     half = table[:, KIND] == HALF_NORMAL
     distance[half] = np.exp(np.minimum((at.theta - table[:, LOCATION])[half], 700.0))
@@ -82,6 +96,120 @@ def prior_conflict(
         f"({names_of(labels, np.abs(distance))}): give a wider prior, in the units of the response "
         "(--prior, --prior-scale)"
     ]
+
+
+LARGEST_SHARE: Final = 0.1
+"""Part of the information on a parameter above which its prior is said to decide about it."""
+LARGEST_SHIFT: Final = 0.25
+"""Shift of a parameter by its prior, in posterior standard deviations, likewise."""
+_FAR: Final = 20.0
+"""Posterior standard deviations beyond which an estimate of the rows alone has run away."""
+
+
+def prior_influence(
+    model: Model,
+    at: Point,
+    table: Matrix,
+    likelihood: Objective | None,
+    labels: Sequence[str],
+    units: Vector,
+    weak: bool,
+) -> tuple[list[str], list[str]]:
+    """Return what default priors decide, a warning, and what priors that were given do, a note.
+
+    With ``S S'`` the posterior covariance at ``theta_star`` and ``P`` the precision of the prior,
+    the eigenvalues of ``S'PS`` are the parts of the information that the prior supplies in its
+    directions, the generalised eigenvalues of both curvatures; ``S (1 - S'PS)^-1 S'`` is the
+    covariance by the rows alone. A parameter is named where the prior supplies over a tenth of the
+    information on it, and moves it by over 0.25 posterior standard deviations from where it is
+    under a flat prior of the reported parameter.
+
+    Parameters
+    ----------
+    model
+        The model; ``model.prior`` says which priors are defaults.
+    at
+        ``theta_star``, with the factor of the posterior there.
+    table
+        The prior.
+    likelihood
+        Log-likelihood of all rows, whose mode is the estimate of the rows alone; ``None``: it is
+        that of one Newton step.
+    labels
+        Names (d,).
+    units
+        (d,) units of the table in those of the store, by which coefficients are divided.
+    weak
+        Whether directions that the prior alone decides about are named already: parameters
+        without an estimate of the rows alone are not named again.
+    """
+    flags = np.zeros(len(labels), np.int64)
+    if isinstance(model, StatedModel):
+        stated = model.positive_flags(labels)
+        flags[: len(stated)] = stated
+    slope = np.zeros_like(at.theta)
+    log_prior(at.theta, smooth(table), slope)
+    # A flat prior of v = exp(theta), or of v = tanh(theta), is its Jacobian in theta.
+    slope -= np.where(flags == POSITIVE, 1.0, 0.0)
+    slope += np.where(flags == CORRELATION, 2.0 * np.tanh(at.theta), 0.0)
+    precision = prior_precision(at.theta, smooth(table))
+    share, turned = np.linalg.eigh(at.factor.T @ precision @ at.factor)
+    turned, rest = at.factor @ turned, np.maximum(1.0 - share, 1e-12)
+    sd = np.sqrt(np.sum(turned**2, axis=1))
+    part = 1.0 - sd**2 / np.sum(turned**2 / rest, axis=1)
+    alone = at.theta - turned @ ((turned.T @ slope) / rest)
+    found = np.flatnonzero((part > LARGEST_SHARE) & (np.abs(alone - at.theta) > LARGEST_SHIFT * sd))
+    if not len(found):
+        return [], []
+    if likelihood is not None:
+        alone = _alone(model, at, table, likelihood, sd)
+    with np.errstate(invalid="ignore", over="ignore"):
+        shift = np.abs(alone - at.theta) / sd
+        gone = ~(shift < _FAR)
+        values = [model.constrain(theta) / units for theta in (at.theta, alone)]
+    found = found[np.where(gone[found], not weak, shift[found] > LARGEST_SHIFT)]
+    default = _are_defaults(model, labels, flags)
+    lines = []
+    for named in (found[default[found]], found[~default[found]]):
+        lines.append([])
+        if len(named):
+            j = named[int(np.argmax(np.where(gone[named], 0.0, shift[named]) + part[named]))]
+            strong = np.zeros(len(labels))
+            strong[named] = part[named]
+            moved = f"moves it by {shift[j]:.2g} sd, to {values[0][j]:.3g} from {values[1][j]:.3g}"
+            if gone[j]:
+                moved = f"keeps it at {values[0][j]:.3g}, where the rows alone have no estimate"
+            lines[-1].append(
+                f"{names_of(labels, strong)}: the prior supplies {part[j]:.0%} of the information "
+                f"on {labels[j]}, and {moved}"
+            )
+    advice = "merge rare levels, leave columns out, or state the prior that you mean (--prior)"
+    return (
+        [f"the default prior decides about {line}; {advice}" for line in lines[0]],
+        [f"the prior that was given decides about {line}" for line in lines[1]],
+    )
+
+
+def _alone(model: Model, at: Point, table: Matrix, likelihood: Objective, sd: Vector) -> Vector:
+    """Return the mode (d,) of the likelihood alone, NaN where it is nowhere or anywhere."""
+    flat = without_prior(model, at.theta, at.factor, table, likelihood)
+    try:
+        free = maximise(likelihood, at.theta, flat, max_iterations=_ITERATIONS)
+    except ModelError:
+        return np.full_like(at.theta, np.nan)
+    wide = np.sqrt(np.sum(free.factor**2, axis=1)) > _FAR * sd
+    return np.where(wide, np.nan, free.theta)
+
+
+def _are_defaults(model: Model, labels: Sequence[str], flags: Index) -> NDArray[np.bool_]:
+    """Return (d,) whether each prior is a default; of a prior for all, that of positive numbers."""
+    prior = model.prior
+    if not isinstance(prior, NamedPriors):
+        return flags > 0
+    each = prior.each(labels, list(flags))
+    return np.array(
+        [one is None or label in prior.scaled for label, one in zip(labels, each, strict=True)]
+    )
 
 
 def _pull(

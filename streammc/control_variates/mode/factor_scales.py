@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.mode.newton import Objective, maximise
 from streammc.errors import ModelError
 from streammc.numerics.prior import (
+    COLUMNS,
     EFFECT,
     FLAT,
     KIND,
@@ -27,7 +28,6 @@ from streammc.numerics.prior import (
     LOG_UNIFORM,
     SHAPE,
     UNIFORM,
-    COLUMNS,
     log_prior,
     prior_precision,
     smooth,
@@ -67,8 +67,8 @@ class _Factors:
         """Return the prior table with normal priors in place of those of effects and scales."""
         out = self.table.copy()
         for log, width, scale, effects in zip(logs, widths, self.scales, self.effects, strict=True):
-            out[effects] = normal(math.exp(log)).table(("",))[0]
-            out[scale] = normal(width, location=log).table(("",))[0]
+            out[effects, :COLUMNS] = normal(math.exp(log)).table(("",))[0]
+            out[scale, :COLUMNS] = normal(width, location=log).table(("",))[0]
         return out
 
     def prior_slope(self, k: int, log: float) -> float:

@@ -40,7 +40,8 @@ from streammc.priors import normal
 from streammc.protocols import Index, Matrix, Model, Vector
 
 CONCAVE: Final = (
-    FLAT, NORMAL, JOINT_NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA, LKJ,
+    FLAT, NORMAL, JOINT_NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T,
+    LOGIT_BETA, LKJ,
 )  # fmt: skip
 """Kinds of prior whose logarithm is concave in theta."""
 _PRIOR_DRAWS: Final = 2
