@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from streammc.errors import ConfigError
 from streammc.numerics.prior import COLUMNS, CONSTANT, JOINT_NORMAL, KIND, LOCATION, SCALE, SHAPE
@@ -59,14 +61,25 @@ class JointNormal:
         """
         place = {label: j for j, label in enumerate(labels)}
         at = np.array([place[label] for label in self.labels])
-        scale = self.scale
-        lower = np.linalg.cholesky(self._known() / scale / scale[:, None])
-        inverse = np.linalg.inv(lower)
-        precision = inverse.T @ inverse / scale / scale[:, None]
-        log_norm = -np.log(np.diag(lower)) - np.log(scale) - 0.5 * math.log(2.0 * math.pi)
+        precision, log_norm = self._inverse
         table[at, KIND] = JOINT_NORMAL
         table[at, LOCATION] = self.location
-        table[at, SCALE] = scale
+        table[at, SCALE] = self.scale
         table[at, SHAPE] = precision @ self.location
-        table[at, CONSTANT] = float(log_norm.mean())
-        table[np.ix_(at, COLUMNS + at)] = 0.5 * (precision + precision.T)
+        table[at, CONSTANT] = log_norm / len(at)
+        table[np.ix_(at, COLUMNS + at)] = precision
+
+    @cached_property
+    def _inverse(self) -> tuple[Matrix, float]:
+        """Return the precision matrix and the logarithm of the density at the location."""
+        scale = self.scale
+        lower, fault = dpotrf(self._known() / scale / scale[:, None], lower=1)
+        precision, other = dpotri(lower, lower=1)
+        if fault or other:
+            raise ConfigError(
+                f"expected a prior covariance that is positive definite, found another of "
+                f"{self.labels[0]!r} and {len(self.labels) - 1} more: give priors by name"
+            )
+        log_norm = -np.log(np.diag(lower)) - np.log(scale) - 0.5 * math.log(2.0 * math.pi)
+        precision = np.tril(precision) + np.tril(precision, -1).T
+        return precision / scale / scale[:, None], float(log_norm.sum())

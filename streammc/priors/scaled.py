@@ -29,7 +29,7 @@ from itertools import combinations, product
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_array, eye_array, kron
 
 from streammc.priors.by_name import NamedPriors, ScaledPriors
 from streammc.priors.coefficients import normal
@@ -369,17 +369,16 @@ class _Columns:
         """Return the covariance of the columns by independent effects of each cell of factors."""
         levels = [[(factor, at) for at in range(self._sizes[factor])] for factor in factors]
         cells = [frozenset(each) for each in product(*levels)]
-        loadings = []
-        for numbers in basis:
-            found = [self._express(cell, numbers) for cell in cells]
-            known = [each for each in found if each is not None]
-            loadings.append(self._sparse(known) if len(known) == len(cells) else None)
+        known, loadings = [], []
+        for place, numbers in enumerate(basis):
+            found = self._each(cells, numbers, frozenset())
+            if found is not None:
+                known.append(place)
+                loadings += found
         between = self._inverse_moments(basis, () in basis or (centred and not factors))
-        total = np.zeros((len(self._terms), len(self._terms)))
-        for a, first in enumerate(loadings):
-            for b, second in enumerate(loadings):
-                if first is not None and second is not None and between[a, b] != 0.0:
-                    total += between[a, b] * (first @ second.T).toarray()
+        effects = kron(between[np.ix_(known, known)], eye_array(len(cells)))
+        of_columns = self._sparse(loadings)
+        total: Matrix = (of_columns @ effects @ of_columns.T).toarray()
         return total
 
     def _inverse_moments(self, basis: Sequence[_Numbers], about_mean: bool) -> Matrix:
@@ -459,12 +458,12 @@ class _Columns:
             parts.append(part)
         return parts
 
-    def _sparse(self, loadings: Sequence[_Loading]) -> csr_matrix:
+    def _sparse(self, loadings: Sequence[_Loading]) -> csr_array:
         """Return functions as the columns of a matrix (q, functions)."""
         at = [(j, i) for i, loading in enumerate(loadings) for j in loading]
         data = [value for loading in loadings for value in loading.values()]
         place = np.array(at, np.int64).reshape(-1, 2).T
-        return csr_matrix((data, (place[0], place[1])), shape=(len(self._terms), len(loadings)))
+        return csr_array((data, (place[0], place[1])), shape=(len(self._terms), len(loadings)))
 
     def _to_store(self, coefficients: Matrix) -> Matrix:
         """Return coefficients (q, k) of ``_terms`` as those of the store's columns.

@@ -74,8 +74,9 @@ def probit(prior: PriorOption | None = None) -> Probit:
     ----------
     prior
         Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data: a slope is
-        Normal(0, 2.5 / sd(x)), the intercept is around the probit of the mean.
+        and what a mapping does not name, scales with the data:
+        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
+        intercept is around the probit of the mean.
 
     Raises
     ------

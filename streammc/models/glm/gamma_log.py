@@ -122,7 +122,8 @@ def gamma(prior: PriorOption | None = None) -> Gamma:
     ----------
     prior
         Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data: a slope is Normal(0, 2.5 / sd(x)), the
+        a mapping does not name, scales with the data:
+        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
         intercept is around the log of the mean; ``shape`` is half-Student-t(3, 10).
 
     Raises

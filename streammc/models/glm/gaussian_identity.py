@@ -110,8 +110,9 @@ def gaussian(prior: PriorOption | None = None) -> Gaussian:
     ----------
     prior
         Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data: a slope is
-        Normal(0, 2.5 sd(y) / sd(x)), the intercept is around mean(y), and ``sigma`` is
+        a mapping does not name, scales with the data:
+        Normal(0, 2.5 sd(y) / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
+        intercept is around mean(y), and ``sigma`` is
         half-Student-t(3, 2.5 sd(y)). One prior for all fixes ``sigma`` at
         half-Student-t(3, 10).
 

@@ -155,7 +155,8 @@ def negative_binomial(prior: PriorOption | None = None) -> NegativeBinomial:
     ----------
     prior
         Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data: a slope is Normal(0, 2.5 / sd(x)), the
+        a mapping does not name, scales with the data:
+        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
         intercept is around the log of the mean rate; ``phi`` is half-Student-t(3, 10).
 
     Raises

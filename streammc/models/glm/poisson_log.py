@@ -136,8 +136,9 @@ def poisson(prior: PriorOption | None = None) -> Poisson:
     ----------
     prior
         Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data: a slope is
-        Normal(0, 2.5 / sd(x)), the intercept is around the log of the mean rate.
+        and what a mapping does not name, scales with the data:
+        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
+        intercept is around the log of the mean rate.
 
     Raises
     ------
