@@ -287,13 +287,8 @@ def rare() -> Iterator[tuple[str, bool]]:
             low, middle, high = np.quantile(drawn, [0.05, 0.5, 0.95])
             lines = [line for line in run.attrs["summary"]["warnings"] if "g[T.e]" in line]
             good = abs(middle) < 10.0 and np.isfinite(drawn).all() and bool(lines)
-            yield (
-                (
-                    f"| {n:,} | {few:,} | {build().name} | {middle:.2f} | {low:.2f} to {high:.2f} | "
-                    f"{'yes' if lines else 'NO'} |"
-                ),
-                good,
-            )
+            row = f"| {n:,} | {few:,} | {build().name} | {middle:.2f} | {low:.2f} to {high:.2f} "
+            yield f"{row}| {'yes' if lines else 'NO'} |", good
 
 
 def moved() -> Iterator[tuple[str, bool]]:

@@ -75,9 +75,20 @@ def half_weights(rng: np.random.Generator) -> Data:
     return {**binary(100)(rng), "weight": np.resize([0.0, 0.5, 0.0, 2.5], 100)}
 
 
+def late_years(rng: np.random.Generator) -> Data:
+    """Make decades since 1900 and their squares, and events that are frequent at both ends."""
+    x = rng.integers(90, 121, 3000) / 10.0
+    y = rng.logistic(size=3000) < 0.45 * (x - 10.5) ** 2 - 1.0
+    return {"X": np.column_stack([np.ones(3000), x, x**2]), "y": y.astype(float)}
+
+
 HALF = np.arange(10) >= 5
 
 COUNTS: dict[str, Case] = {
+    "default-late-years": Case(
+        "power of a column far from 0, all defaults", "logistic", "auto", late_years, None,
+        {"*": "normal(0, 1000)"},
+    ),
     "logistic-1": Case("n = 1", "logistic", "auto", only([1.0]), WIDE),
     "logistic-5-of-8": Case("d >= n", "logistic", "auto", few_rows, {"*": "normal(0, 1)"}),
     "logistic-ones": Case("constant response", "logistic", "hmc", only(np.ones(20)), WIDE),

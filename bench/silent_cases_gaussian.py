@@ -77,7 +77,55 @@ def default(kind: str, data: Any, centre: float, spread: float, sampler: str = "
     return Case(kind, "gaussian", sampler, data, None, against, 0.25)
 
 
+def years(n: int) -> Any:
+    """Make years and their squares, and a response that is curved around 2005."""
+
+    def make(rng: np.random.Generator) -> Data:
+        x = rng.integers(1990, 2021, n).astype(float)
+        y = 2.0 + 0.1 * (x - 2005.0) + 0.0045 * (x - 2005.0) ** 2 + rng.standard_normal(n)
+        return {"X": np.column_stack([np.ones(n), x, x**2]), "y": y}
+
+    return make
+
+
+def product_of(n: int) -> Any:
+    """Make two columns far from 0 and their product."""
+
+    def make(rng: np.random.Generator) -> Data:
+        a, k = rng.uniform(60, 70, n), rng.uniform(290, 300, n)
+        y = 0.03 * (a - 65.0) * (k - 295.0) + rng.standard_normal(n)
+        return {"X": np.column_stack([np.ones(n), a, k, a * k]), "y": y}
+
+    return make
+
+
+def rare_reference(rng: np.random.Generator) -> Data:
+    """Make indicators of 39 levels of 20 rows, and a reference of 12 rows that is far below."""
+    g = np.repeat(np.arange(40), [12, *[20] * 39])
+    ones = np.equal.outer(g, np.arange(1, 40)).astype(float)
+    y = np.where(g == 0, -3.0, rng.standard_normal(40)[g]) + rng.standard_normal(len(g))
+    return {"X": np.column_stack([np.ones(len(g)), ones]), "y": y}
+
+
+FLAT = {"*": "normal(0, 1e8)", "sigma": "half_student_t(3, 30)"}
+
+
 GAUSSIAN: dict[str, Case] = {
+    "default-years": Case(
+        "power of a column far from 0, all defaults", "gaussian", "auto", years(300), None, FLAT
+    ),
+    "default-product": Case(
+        "product of columns far from 0, all defaults", "gaussian", "hmc", product_of(300), None,
+        FLAT,
+    ),
+    "default-correlated": Case(
+        "correlation 0.999, all defaults", "gaussian", "auto",
+        columns(lambda x, rng: x + 0.045 * rng.standard_normal(len(x)), 300), None, FLAT,
+    ),
+    "default-reference": Case(
+        "rare reference of 40 levels, all defaults", "gaussian", "auto", rare_reference, None, FLAT,
+        0.25,
+    ),
     "default-170": default("units, all defaults", around(170.0, 7.0, 30), 170.0, 7.0),
     "default-1e5": default("units, all defaults", around(1e5, 1.0, 30), 1e5, 1.0),
     "default-million": default(

@@ -30,7 +30,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ),
     ("mode not found", r"posterior sd from the mode|curves upwards"),
     ("modes", r"(other|another|several|missed|of \d+) modes?\b|exchang|missed one"),
-    ("conflict", r"in conflict|prior moves|prior pulls"),
+    ("conflict", r"in conflict|prior moves|prior pulls|the default prior decides about"),
     ("divergences", r"diverg"),
     (
         "audit",
