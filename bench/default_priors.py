@@ -9,6 +9,7 @@ with status 1 where a bound is missed; ``--write`` puts the tables into
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import sys
@@ -285,7 +286,7 @@ def rare() -> Iterator[tuple[str, bool]]:
             run = streammc.sample(store, build(), seed=1, sampler=hmc() if n < 5000 else None)
             drawn = run["posterior"]["beta"].sel(feature="g[T.e]").values
             low, middle, high = np.quantile(drawn, [0.05, 0.5, 0.95])
-            lines = [line for line in run.attrs["summary"]["warnings"] if "g[T.e]" in line]
+            lines = [line for line in json.loads(run.attrs["summary"])["warnings"] if "g[T.e]" in line]
             good = abs(middle) < 10.0 and np.isfinite(drawn).all() and bool(lines)
             row = f"| {n:,} | {few:,} | {build().name} | {middle:.2f} | {low:.2f} to {high:.2f} "
             yield f"{row}| {'yes' if lines else 'NO'} |", good

@@ -222,16 +222,6 @@ def test_a_placeholder_would_be_found() -> None:
     assert ["TO" + "DO"] == faults("x = 1  # TO" + "DO: later")
 
 
-def test_source_files_are_short() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in tracked()
-        if path.suffix == ".py" and path.parts[len(ROOT.parts)] in {"streammc", "stores", "cli"}
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 400
-    }
-    assert {} == long
-
-
 PRESENT = {
     "file names in several folders": (16, 2),
     "samplers told apart outside their family": (0, 0),

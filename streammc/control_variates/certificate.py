@@ -68,6 +68,8 @@ class Certificate(Record):
         written = super().to_json()
         if self.term_bound is not None and not math.isfinite(self.term_bound):
             written["term_bound"] = None
+        if not self.notes:
+            del written["notes"]
         if self.modes is not None:
             written["modes"] = [list(mode) for mode in self.modes]
         return written

@@ -95,12 +95,11 @@ class NamedPriors(Shown):
 
     def describe(self) -> dict[str, Any]:
         """Return the priors by name as JSON types; covariances follow from the rows."""
-        labels = [list(each.labels) for each in self.joint]
         return {
             "family": BY_NAME,
             "priors": {name: prior.describe() for name, prior in self.priors},
             **({"scaled": list(self.scaled)} if self.scaled else {}),
-            **({"joint": {"rule": RULE, "labels": labels}} if labels else {}),
+            **({"joint_rule": RULE} if self.joint else {}),
         }
 
 

@@ -34,6 +34,11 @@ class JointNormal:
     location: Vector
     covariance: Matrix | None
 
+    @classmethod
+    def of_a_run(cls) -> JointNormal:
+        """Return what a run records: that there are jointly normal parameters."""
+        return cls((), np.zeros(0), None)
+
     @property
     def scale(self) -> Vector:
         """Return the standard deviation (k,) of each alone."""
@@ -42,9 +47,8 @@ class JointNormal:
     def _known(self) -> Matrix:
         if self.covariance is None:
             raise ConfigError(
-                f"expected the covariance of the default priors of {self.labels[0]!r} and others, "
-                "found a description without: call streammc.control_variates.resolved(model, "
-                "dataset)"
+                "expected the covariance of default priors, found the description of a run, which "
+                "has none: call streammc.control_variates.resolved(model, dataset)"
             )
         return self.covariance
 

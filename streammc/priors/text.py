@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-import numpy as np
-
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.priors import coefficients, correlations, either, scales
@@ -202,7 +200,7 @@ def prior_texts(
 
 def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
     """Return priors by name from their description."""
-    priors, scaled, joint = [], settings.get("scaled", []), settings.get("joint", {})
+    priors, scaled, rule = [], settings.get("scaled", []), settings.get("joint_rule")
     for key, each in sorted(settings["priors"].items()):
         prior = from_description(each)
         if not isinstance(prior, FamilyPrior):
@@ -217,14 +215,14 @@ def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
         )
     if name == SCALED:
         return ScaledPriors(tuple(priors))
-    if joint and joint.get("rule") != RULE:
+    if rule is None:
+        return NamedPriors(tuple(priors), tuple(scaled))
+    if rule != RULE:
         raise ConfigError(
-            f"expected joint default priors by rule {RULE}, found rule {joint.get('rule')!r}: "
-            "use the version of streammc that began the run"
+            f"expected joint default priors by rule {RULE}, found rule {rule!r}: use the version "
+            "of streammc that began the run"
         )
-    named = [tuple(labels) for labels in joint.get("labels", ())]
-    together = [JointNormal(labels, np.zeros(len(labels)), None) for labels in named]
-    return NamedPriors(tuple(priors), tuple(scaled), tuple(together))
+    return NamedPriors(tuple(priors), tuple(scaled), (JointNormal.of_a_run(),))
 
 
 def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPrior:

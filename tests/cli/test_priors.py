@@ -50,6 +50,7 @@ def test_a_prior_is_part_of_the_identity_and_of_the_settings(store: Path) -> Non
             "x1": {"family": "student_t", "df": 3.0, "location": 0.0, "scale": 1.0},
         },
         "scaled": ["beta[Intercept]"],
+        "joint_rule": 1,
     } == found
     kept = json.loads(Path("run/config.json").read_text())
     assert {"x*": "laplace(scale=0.5)", "x1": "student_t(3, 0, 1)"} == kept["prior"]
@@ -198,7 +199,7 @@ def test_defaults_are_printed_recorded_and_one_flag_from_fixed_ones(store: Path)
     done = streammc(*words)
     assert 0 == done.code, done.err
     texts = dry.json["priors"]["parameters"]
-    line = f"scaled with the data: beta[Intercept] {texts['beta[Intercept]']}, "
+    line = f"scaled with the data, jointly normal: beta[Intercept] {texts['beta[Intercept]']}, "
     assert line in done.err
     assert line in done.out
     assert "fix them with --prior or --prior-scale" in done.out
@@ -224,7 +225,7 @@ def test_given_priors_are_printed_beside_the_defaults(store: Path) -> None:
     assert 0 == done.code, done.err
     assert "priors: beta[x1] normal(0, 3)" in done.err
     assert "priors                 beta[x1] normal(0, 3); default priors, scaled" in done.out
-    assert "default priors, scaled with the data: beta[Intercept] " in done.err
+    assert "default priors, scaled with the data, jointly normal: beta[Intercept] " in done.err
 
 
 def test_priors_of_a_run_that_differ_are_named_by_parameter(store: Path) -> None:

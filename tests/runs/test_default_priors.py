@@ -15,7 +15,7 @@ from streammc.control_variates import compute, resolved
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.tempered import tempered
 from streammc.models import user
-from streammc.priors import NamedPriors, from_description, normal, scaled
+from streammc.priors import NamedPriors, by_name, from_description, normal, scaled, text
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
 from streammc.samplers.common.request import RunRequest
@@ -110,7 +110,11 @@ def test_a_run_goes_on_with_the_priors_that_it_began_with(
     path = tmp_path / "r"
     whole = run(tmp_path / "s", draws=100).summary
     run(path)
-    monkeypatch.setattr(scaled, "WIDTH", 1.0)  # as if another version had other defaults
+    with monkeypatch.context() as patch:  # as if another version had other defaults
+        for module in (by_name, text):
+            patch.setattr(module, "RULE", 2)
+        with pytest.raises(IdentityError, match="joint_rule is 1, asked for 2"):
+            run(path, draws=100)
     longer = run(path, draws=100).summary
     assert whole["priors"] == longer["priors"]
     assert whole["parameters"] == longer["parameters"]

@@ -102,7 +102,11 @@ def test_a_prior_far_narrower_than_the_response_is_named():
     X = np.c_[np.ones(500), rng.normal(size=500)]
     y = 5e4 + 2e3 * X[:, 1] + 1e3 * rng.normal(size=500)
     store = from_arrays(X, y, feature_names=["Intercept", "area"])
-    (line,) = compute(store, gaussian(normal(scale=10.0))).certificate["warnings"]
+    certificate = compute(store, gaussian(normal(scale=10.0))).certificate
+    line, of_sigma = certificate["warnings"]
     assert "in conflict with the likelihood: it moves beta[Intercept]" in line
+    assert of_sigma.startswith("the default prior decides about sigma")
+    (note,) = certificate["notes"]
+    assert note.startswith("the prior that was given decides about beta[Intercept], beta[area]")
     wide = gaussian(prior=normal(scale=1e6))
     assert compute(store, wide).certificate["warnings"] == []
