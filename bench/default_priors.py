@@ -202,6 +202,7 @@ def simulated(n: int, family: str, seed: int) -> pd.DataFrame:
             "b": rng.integers(0, 2, n).astype(float),
         }
     )
+    frame.loc[: len("abcdef") - 1, "g"] = list("abcdef")
     late, c, d = frame.year - 2005.0, frame.a - 65.0, frame.k - 295.0
     frame = frame.assign(late=late, c=c, d=d, coded=3.0 * frame.b + 7.0)
     eta = 0.03 * late + 0.002 * late**2 + 0.03 * c * d + 0.3 * frame.b + 0.4 * (frame.g == "b")
@@ -286,7 +287,8 @@ def rare() -> Iterator[tuple[str, bool]]:
             run = streammc.sample(store, build(), seed=1, sampler=hmc() if n < 5000 else None)
             drawn = run["posterior"]["beta"].sel(feature="g[T.e]").values
             low, middle, high = np.quantile(drawn, [0.05, 0.5, 0.95])
-            lines = [line for line in json.loads(run.attrs["summary"])["warnings"] if "g[T.e]" in line]
+            said = json.loads(run.attrs["summary"])["warnings"]
+            lines = [line for line in said if "g[T.e]" in line]
             good = abs(middle) < 10.0 and np.isfinite(drawn).all() and bool(lines)
             row = f"| {n:,} | {few:,} | {build().name} | {middle:.2f} | {low:.2f} to {high:.2f} "
             yield f"{row}| {'yes' if lines else 'NO'} |", good
