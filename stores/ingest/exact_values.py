@@ -82,7 +82,7 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
     """Return an Arrow array of numbers as float64, with NaN for null.
 
     Integers beyond 2**53, of decimal types too, are recorded in ``faults``: float64 would round
-    them. The digits after the point of a decimal are rounded.
+    them. Any other decimal becomes the nearest double.
 
     Parameters
     ----------
@@ -105,14 +105,33 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
             )
             bad = _flags(wide)
             faults.add("large integers", column, start, bad, array)
-    values = _with_nan(array.cast(pa.float64(), safe=False))
-    if pa.types.is_decimal(array.type):
-        bad = np.abs(values) >= LIMIT
-        for row in np.flatnonzero(bad):
-            exact = array[int(row)].as_py()
-            bad[row] = abs(exact) > LIMIT and exact == int(exact)
-        faults.add("large integers", column, start, bad, array)
+    if not pa.types.is_decimal(array.type):
+        return _with_nan(array.cast(pa.float64(), safe=False))
+    values = _nearest(array)
+    bad = np.abs(values) >= LIMIT
+    for row in np.flatnonzero(bad):
+        exact = array[int(row)].as_py()
+        bad[row] = abs(exact) > LIMIT and exact == int(exact)
+    faults.add("large integers", column, start, bad, array)
     return values
+
+
+def _nearest(array: Any) -> Vector:
+    """Return the double nearest to each decimal of an Arrow array (m,), NaN for null.
+
+    Arrow's own cast multiplies by a rounded power of ten: it makes 0.30000000000000004 of 0.3.
+    """
+    scale = array.type.scale
+    if array.type.bit_width == 128 and 0 <= scale <= 22 and len(array):
+        words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
+        low, high = words[::2], words[1::2]
+        if (high == low >> 63).all() and low.min() >= -LIMIT and low.max() <= LIMIT:
+            # Both are exact, so that their quotient is rounded once.
+            values: Vector = low / float(10**scale)
+            if array.null_count:
+                values[_flags(array.is_null())] = np.nan
+            return values
+    return _with_nan(array.cast(pa.string()).cast(pa.float64()))  # 30 times slower
 
 
 def number_order(column: str) -> LevelOrder:
