@@ -76,7 +76,11 @@ class FormulaRows:
         check_types(table, names, dates=True)
         self._text = frozenset(text) & table.written
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
-        self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
+        self.coders = {
+            name: Coder(name, table.types_of(name), name in table.written)
+            for name in names
+            if self.kinds[name] == "text"
+        }
         self.orders = {name: number_order(name) for name in names if self.kinds[name] == "category"}
         self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
         for name in others:
@@ -164,6 +168,8 @@ class FormulaRows:
 
     def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
         """Check one expression; text may be compared with text, or be the column of levels."""
+        if has_levels and isinstance(inner, Column) and inner.name not in self.coders:
+            self._blocks.levels.add(inner.name)
         if has_levels and isinstance(node, Column) and node.name not in self._text:
             check_types(self.table, [node.name])  # dates are a factor only inside C()
         compared = 0

@@ -1,8 +1,15 @@
-"""Conversion of Arrow columns to float64 and to codes of text, without loss."""
+"""Conversion of Arrow columns to float64 and to codes of text, without loss.
+
+A value has one text as a level, however a file has it: whole numbers without a point, other numbers
+with their fewest digits, moments as ``2024-01-31 12:30:00``, those with a zone in UTC.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +21,7 @@ from streammc.errors import DataError
 from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.level_order import LevelOrder
+from streammc.stores.sources.csv_source import NotANumberError
 
 LIMIT: Final = 2**53
 """Largest absolute value up to which every integer is exact in float64."""
@@ -29,6 +37,12 @@ ISO_DATE: Final = (
     r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 """A date, with or without a time of day, as a regular expression."""
+_MOMENT: Final = (
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?)?"
+    r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+"""A date with a time of day, of which the hour suffices, as a regular expression."""
+_TIME: Final = r"([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?"
 # Patterns of text with advice of its own, by the kind of fault in ``faults``.
 _KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
 
@@ -62,20 +76,61 @@ def kind(type_: Any) -> str:
     return "other"
 
 
-def iso_text(array: Any) -> Any:
-    """Return Arrow dates and times (m,) as ISO text; other types unchanged.
+def is_zoned(type_: Any) -> bool:
+    """Return whether an Arrow type is of moments with a time zone."""
+    if pa.types.is_dictionary(type_):
+        return is_zoned(type_.value_type)
+    return pa.types.is_timestamp(type_) and type_.tz is not None
 
-    A time stamp at midnight becomes a date.
+
+def iso_text(array: Any) -> Any:
+    """Return Arrow dates and times (m,) as ISO text, and texts of them written in the same way.
+
+    A moment with a zone is written in UTC, as ``2024-01-31 11:30:00Z``, and one without a zone at
+    midnight as a date. Other types are returned unchanged.
     """
+    if pa.types.is_dictionary(array.type):
+        words = iso_text(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, words, ordered=array.type.ordered)
+    if kind(array.type) == "text":
+        moments = pc.fill_null(pc.match_substring_regex(array, f"^{_MOMENT}$"), False)
+        if not pc.any(moments).as_py():
+            return array
+        words = [iso_word(each) for each in _texts(array.filter(moments))]
+        return pc.replace_with_mask(array, moments, pa.array(words, array.type))
     if kind(array.type) != "date":
         return array
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if is_zoned(array.type):
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
     text = array.cast(pa.string())
     # Cut a fraction of zeros, and zeros at the end of a fraction; keep what follows it.
     for fraction, kept in ((r"\.0+", r"\1"), (r"(\.\d*[1-9])0+", r"\1\2")):
         text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", kept)
     return pc.replace_substring_regex(text, " 00:00:00$", "")
+
+
+def iso_word(word: str, times: bool = False) -> str:
+    """Return a text of a moment in the way of :func:`iso_text`; other text unchanged.
+
+    With ``times``: also a time of day without a date.
+    """
+    time = re.fullmatch(_TIME, word) if times else None
+    if time is not None:
+        return f"{time[1]}{time[2] or ':00'}{(time[3] or '').rstrip('0').rstrip('.')}"
+    found = re.fullmatch(_MOMENT, word)
+    if found is None:
+        return word
+    day, hour, minute, second, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day} {hour}:{minute or '00'}:{second or '00'}")
+        if zone not in (None, "Z"):
+            digits = zone[1:].replace(":", "").ljust(4, "0")
+            ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+            moment = moment - ahead if zone[0] == "+" else moment + ahead
+    except (ValueError, OverflowError):  # no such day or hour
+        return word
+    text = f"{moment}{(fraction or '').rstrip('0').rstrip('.')}"
+    return text.removesuffix(" 00:00:00") if zone is None else f"{text}Z"
 
 
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
@@ -134,11 +189,68 @@ def _nearest(array: Any) -> Vector:
     return _with_nan(array.cast(pa.string()).cast(pa.float64()))  # 30 times slower
 
 
+def level_numbers(array: Any, column: str, start: int, faults: Faults) -> Vector:
+    """Return the levels of an Arrow array (m,) of numbers or of texts of numbers, NaN for null.
+
+    Two levels are never one number: a value beyond 2**53, or of more digits than the number has,
+    is recorded in ``faults``. A number of half or single precision is the one of its fewest digits:
+    0.1 is the same level in every type.
+
+    Parameters
+    ----------
+    array, column, start, faults
+        As of :func:`to_float64`.
+
+    Raises
+    ------
+    NotANumberError
+        If a text is no number.
+    """
+    array = _encoded(array)
+    exact = _exact_numbers(array.dictionary)
+    values = np.array([*(np.nan if each is None else float(each) for each in exact), np.nan])
+    bad = np.array([*map(_is_merged, exact, values[:-1]), False])
+    index = _with_nan(array.indices.cast(pa.float64()))
+    place = np.where(np.isnan(index), -1, index).astype(np.int64)
+    faults.add("levels of too many digits", column, start, bad[place], _Decoded(array))
+    return values[place]
+
+
+def _exact_numbers(array: Any) -> list[Any]:
+    """Return an Arrow array of numbers or of texts of numbers as Python numbers, ``None`` for null.
+
+    Texts become ``Decimal``, but for NaN and infinities.
+    """
+    if kind(array.type) == "text":
+        return [None if word is None else _number_of(word) for word in _texts(array)]
+    if array.type in (pa.float16(), pa.float32()):
+        values = array.to_numpy(zero_copy_only=False)
+        return [float(str(value)) for value in values]  # null is NaN
+    return list(array.to_pylist())
+
+
+def _number_of(word: str) -> Decimal | float:
+    """Return the number of a text, exactly."""
+    if not re.fullmatch(NUMBER, word):
+        raise NotANumberError(f"the text {word[:40]!r}")
+    found = Decimal(word.strip())
+    return found if found.is_finite() else float(found)
+
+
+def _is_merged(exact: Any, value: float) -> bool:
+    """Return whether another number may be the same double ``value``."""
+    if exact is None or not np.isfinite(value):
+        return False
+    if abs(exact) > LIMIT or (abs(exact) == LIMIT and isinstance(exact, float)):
+        return True
+    return isinstance(exact, Decimal) and Decimal(repr(float(value))) != exact
+
+
 def number_order(column: str) -> LevelOrder:
     """Return an empty order of the levels of a column whose categories are numbers."""
 
     def numbers(dictionary: Any) -> list[float]:
-        values = to_float64(dictionary, column, 0, Faults())
+        values = level_numbers(dictionary, column, 0, Faults())
         return [float(value) for value in values if not np.isnan(value)]
 
     return LevelOrder(column, numbers)
@@ -168,7 +280,8 @@ def find_text(
     With ``boolean``: those that are not written as truth values. Dates are text here; an array
     of any other type is left alone.
     """
-    array = iso_text(array)
+    if kind(array.type) == "date":
+        array = iso_text(array)
     if kind(array.type) != "text":
         return
     if pa.types.is_dictionary(array.type):
@@ -187,6 +300,16 @@ def find_text(
     faults.add("text", column, start, bad, _Decoded(array))
 
 
+def find_integers(array: Any, column: str, start: int, faults: Faults) -> None:
+    """Record in ``faults`` the values of a text array that are integers of 2**53 or more."""
+    if kind(array.type) != "text":
+        return
+    bad = _flags(pc.match_substring_regex(array, r"^\s*[+-]?[0-9]{16,}\s*$"))
+    for row in np.flatnonzero(bad):
+        bad[row] = abs(int(array[int(row)].as_py())) >= LIMIT
+    faults.add("large integers", column, start, bad, _Decoded(array))
+
+
 class Coder:
     """Coder of a column of text or dates: numbers its values in order of appearance.
 
@@ -194,12 +317,21 @@ class Coder:
     ----------
     column
         Name of the column, for messages.
+    types
+        Arrow types of the column in its sources.
+    written
+        Whether the types are guessed from text, as in CSV files.
     """
 
-    def __init__(self, column: str) -> None:
+    def __init__(self, column: str, types: Sequence[Any], written: bool) -> None:
         self._column = column
+        others = () if written else types
+        self._types = [type_ for type_ in others if kind(type_) in ("number", "date")]
+        self._times = any(map(pa.types.is_time, types))
         self._codes: dict[str, int] = {}
-        self._order = LevelOrder(column, self._texts)
+        self._order = LevelOrder(
+            column, lambda words: [word for word in self._words(words) if word is not None]
+        )
         self.values: list[str] = []
 
     def codes(self, array: Any) -> Vector:
@@ -208,14 +340,11 @@ class Coder:
         Raises
         ------
         DataError
-            If the column has over a million different values, or bytes that are not UTF-8.
+            If the column has over a million different values, bytes that are not UTF-8, or a text
+            that may be a number or date of another source.
         """
         self._order.add(array)
-        array = iso_text(array)
-        if not pa.types.is_dictionary(array.type):
-            if pa.types.is_string_view(array.type):
-                array = array.cast(pa.string())
-            array = array.dictionary_encode()
+        array = _encoded(array)
         index = _with_nan(array.indices.cast(pa.float64()))
         place = np.where(np.isnan(index), -1, index).astype(np.int64)
         table = np.full(len(array.dictionary) + 1, np.nan)  # the last, index -1, is of null
@@ -223,30 +352,77 @@ class Coder:
         seen[place] = True
         used = np.flatnonzero(seen[:-1])
         place_of = pa.Array.from_buffers(pa.int64(), len(used), [None, pa.py_buffer(used)])
-        words = array.dictionary.take(place_of).to_pylist()
+        words = self._words(array.dictionary.take(place_of))
         for code, word in zip(used, words, strict=True):
             if word is not None:
-                table[code] = self._code(self._text(word))
+                table[code] = self._code(word)
         return table[place]
 
     def ordered(self, codes: Sequence[int]) -> list[Any]:
         """Return the values of ``codes``: in the order of ordered categories, else sorted."""
         return self._order.arrange(self.values[code] for code in codes)
 
-    def _texts(self, dictionary: Any) -> list[str]:
-        """Return the words of an Arrow dictionary as text, without null."""
-        words = iso_text(dictionary).to_pylist()
-        return [self._text(word) for word in words if word is not None]
-
-    def _text(self, word: Any) -> str:
-        """Return a value, which may be binary, as text."""
+    def _words(self, array: Any) -> list[str | None]:
+        """Return the values of an Arrow array as the texts of levels, ``None`` for missing."""
+        if kind(array.type) == "number":
+            return [self._number_word(each) for each in _exact_numbers(array)]
         try:
-            return word.decode() if isinstance(word, bytes) else str(word)
-        except UnicodeDecodeError:
+            words = _texts(iso_text(array))
+        except UnicodeDecodeError as error:
             raise DataError(
-                f"expected text in UTF-8 in column {self._column!r}, found {word[:20]!r}: "
+                f"expected text in UTF-8 in column {self._column!r}, found {error.object[:20]!r}: "
                 "correct the file"
             ) from None
+        if self._times:
+            words = [None if word is None else iso_word(word, times=True) for word in words]
+        if self._types and kind(array.type) == "text":
+            for word in words:
+                if word is not None and word not in self._codes:
+                    self._refuse_doubtful(word)
+        return words
+
+    def _number_word(self, exact: Any) -> str | None:
+        """Return a number as a level is written."""
+        if exact is None or exact != exact:
+            return None
+        value = float(exact)
+        if isinstance(exact, float) and abs(value) >= LIMIT:
+            raise DataError(
+                f"expected text, or numbers below 2**53, in column {self._column!r}, which is text "
+                f"in another source, found {value:g}: write it as text in every source"
+            )
+        if isinstance(exact, bool):
+            return str(exact)
+        if exact == int(exact):
+            return str(int(exact))
+        return f"{exact.normalize():f}" if isinstance(exact, Decimal) else repr(value)
+
+    def _refuse_doubtful(self, word: str) -> None:
+        """Refuse a text that may be a value of a source with numbers or dates, written otherwise.
+
+        Raises
+        ------
+        DataError
+            If the column has numbers and the text is one in other digits, or truth values, or
+            moments with a zone and the text is one without, or the reverse.
+        """
+        for type_ in self._types:
+            if pa.types.is_boolean(type_):
+                doubtful = word.lower() in ("true", "false") and word not in ("True", "False")
+            elif kind(type_) == "number":
+                number = re.fullmatch(NUMBER, word) is not None
+                exact = _number_of(word) if number else None
+                doubtful = isinstance(exact, Decimal) and self._number_word(exact) != word
+            else:
+                moment = re.fullmatch(ISO_DATE, word) is not None
+                time = pa.types.is_time(type_)
+                doubtful = moment and not time and word.endswith("Z") != is_zoned(type_)
+            if doubtful:
+                raise DataError(
+                    f"expected one way of writing each value of column {self._column!r}, found the "
+                    f"text {word[:40]!r} in one source and the type {type_} in another: write the "
+                    "column as text in every source, or as that type"
+                )
 
     def _code(self, word: str) -> int:
         """Return the code of a value; give a new value the next code."""
@@ -259,6 +435,28 @@ class Coder:
                 )
             self.values.append(word)
         return code
+
+
+def _encoded(array: Any) -> Any:
+    """Return an Arrow array as a dictionary array."""
+    if pa.types.is_dictionary(array.type):
+        return array
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.string())
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    return array.dictionary_encode()
+
+
+def _texts(array: Any) -> list[Any]:
+    """Return an Arrow array of text, which may be binary, as Python texts.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        If bytes are not UTF-8.
+    """
+    return [each.decode() if isinstance(each, bytes) else each for each in array.to_pylist()]
 
 
 class _Decoded:

@@ -11,6 +11,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.owner_mark import marked_folder
 from streammc.protocols import Matrix, Vector
+from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fitted import Design, read_design
 from streammc.stores.formula.used_columns import FormulaRows, RowReport
 from streammc.stores.ingest.columns import INTERCEPT
@@ -73,6 +74,9 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         rows = FormulaRows(open_table(table), used, others, folder / "table")
         rows.fitted = True
         rows.check_kinds(design)
+        if design is not None:
+            nodes = [*design.terms.factors, *map(factor_node, design.factors)]
+            rows.check_text([*nodes, *design.terms.offsets], None)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))
         for start, raw in rows.first(faults, drop_missing=False):
