@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -50,6 +51,11 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
     DataError
         If a column does not exist, or a value is missing, infinite, of an unknown level or
         outside the bounds of the fitted formula: the message names column, row and value.
+
+    Warns
+    -----
+    UserWarning
+        If a CSV file has quoted values that may be rows between two stray quotes.
     """
     if not isinstance(attributes, Mapping) or not {"formula", "features"} <= {*attributes}:
         raise ConfigError(
@@ -87,6 +93,8 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
                     if not faults:
                         yield encoded
         faults.refuse(rows.table.locate)
+        for line in rows.table.warnings():
+            warnings.warn(line, stacklevel=2)
 
 
 def _encode(

@@ -92,6 +92,10 @@ class _ArrowSchema:
     written: frozenset[str] = frozenset()
     spool = False
 
+    def warnings(self) -> list[str]:
+        """Return no warnings, see ``Source.warnings``."""
+        return []
+
     def _use(self, schema: Any) -> None:
         self.names: tuple[str, ...] = tuple(schema.names)
         self.types: tuple[Any, ...] = tuple(map(_without_views, schema.types))

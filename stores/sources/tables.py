@@ -112,6 +112,16 @@ class Table:
                 raise translate_input(error, source.label) from error
         self.rows_read = np.diff([*self._starts, done]).tolist()
 
+    def warnings(self) -> list[str]:
+        """Return the warnings of every source about the last pass, see ``Source.warnings``."""
+        found = []
+        for source in self.sources:
+            try:
+                found += source.warnings()
+            except OSError as error:
+                raise translate_input(error, source.label) from error
+        return found
+
     def locate(self, row: int) -> str:
         """Return the place of a row of the last pass: ``row 3 of 'a.csv', counted from 1``."""
         index = max(i for i, start in enumerate(self._starts) if start <= row)
