@@ -175,10 +175,9 @@ def _refuse_joined(raw: Any, metadata: Any, label: str) -> None:
     size = raw.seek(0, io.SEEK_END)
     raw.seek(size - 8)
     end, groups = size - 8 - int.from_bytes(raw.read(4), "little"), metadata.num_row_groups
-    group = metadata.row_group(groups - 1) if groups else None
     last = 4
     for index in range(metadata.num_columns if groups else 0):
-        column = group.column(index)
+        column = metadata.row_group(groups - 1).column(index)
         first = column.dictionary_page_offset or column.data_page_offset
         last = max(last, first + column.total_compressed_size)
     # Indexes and filters lie between the last page and the footer, or all of the first files.

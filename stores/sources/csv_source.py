@@ -183,11 +183,11 @@ class CsvSource:
         row, value = first
         start = b'"' + re.split(b"[\r\n]", value)[0].replace(b'"', b'""')
         line = self._line(lambda content: start in content, row + 2)
-        values = "1 quoted value" if count == 1 else f"{count:,} quoted values"
+        shown = "1 quoted value" if count == 1 else f"{count:,} quoted values"
         inside = "1 line break" if breaks == 1 else f"{breaks:,} line breaks"
         inside = inside if self._single else f"separators and {inside}"
         return [
-            f"{self.label} has {values} with {inside} inside, the first in line "
+            f"{self.label} has {shown} with {inside} inside, the first in line "
             f"{line}: if a quote there is a stray one, the rows between it and the next are lost; "
             "correct the file, unless it is meant"
         ]
