@@ -39,6 +39,12 @@ class NotANumberError(Exception):
     """A CSV value that cannot be read as a number."""
 
 
+def _shortest(array: Any) -> Any:
+    """Return texts without zeros at the end of decimals: ``7.0`` as ``7``."""
+    array = pc.replace_substring_regex(array, r"^(\s*[+-]?[0-9]+)\.0*$", r"\1")
+    return pc.replace_substring_regex(array, r"^(\s*[+-]?[0-9]*\.[0-9]*[1-9])0+$", r"\1")
+
+
 class _CountedLines:
     """A stream of bytes that counts its line ends as it is read."""
 
@@ -103,6 +109,7 @@ class CsvSource:
         self.written = frozenset(self.names)
         self.integers = self._named(pa.types.is_integer)
         self.booleans = self._named(pa.types.is_boolean)
+        self._decimals = self._named(pa.types.is_floating)
         # Distinct integers are accepted as names: pandas numbers the columns of a matrix.
         numbers = all(_DECIMAL.match(name) for name in self.names)
         if numbers and (
@@ -122,6 +129,9 @@ class CsvSource:
     ) -> Iterator[Any]:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
+        With the names of columns as ``text``, numbers of a column of decimals are without zeros at
+        the end: pandas writes integers as ``7.0`` beside missing values.
+
         Raises
         ------
         NotANumberError
@@ -137,6 +147,7 @@ class CsvSource:
             number = pa.bool_() if name in self.booleans else pa.float64()
             as_text = text if isinstance(text, bool) else name in text
             types[raw[name]] = pa.binary() if as_text else number
+        decimals = frozenset() if isinstance(text, bool) else text & self._decimals
         last = self._raw[-1]
         if last not in wanted:  # only to check its last value
             wanted.append(last)
@@ -151,7 +162,11 @@ class CsvSource:
                 if batch.num_rows:
                     read += batch.num_rows
                     tail = batch.column(wanted.index(last))[-1].as_py()
-                    yield batch.select(list(range(len(columns)))).rename_columns(list(columns))
+                    arrays = [
+                        _shortest(batch.column(index)) if name in decimals else batch.column(index)
+                        for index, name in enumerate(columns)
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         self._check_tail(tail)
         self._more_lines = lines.count > read
 

@@ -50,6 +50,32 @@ def test_a_number_is_the_level_of_its_text_in_another_file(kind: str, text: Any)
     assert ["0.1", "7", "x"] == levels(NUMBERS[kind], pa.array(["7", "0.1", "x"]).cast(text))
 
 
+@pytest.mark.parametrize("formula", ["y ~ C(g)", "y ~ 1 + (1 | g)"])
+def test_numbers_that_pandas_writes_as_decimals_are_the_same_in_csv_files(
+    tmp_path: Path, formula: str
+) -> None:
+    texts = {"a.csv": ["7.0", "8.0", "2.50"], "b.csv": ["7", "9", "8"], "c.csv": ["7", "2.5", "x7"]}
+    for name, each in texts.items():
+        lines = [f"{text},{k % 2}" for k, text in enumerate(each)]
+        (tmp_path / name).write_text("\n".join(["g,y", *lines, ""]))
+    for names, expected in (("ab", {"7", "8", "2.5", "9"}), ("abc", {"7", "8", "2.5", "9", "x7"})):
+        store = from_table([tmp_path / f"{name}.csv" for name in names], formula=formula)
+        if store.groups is None:
+            found = map(str, store.attributes["formula"]["states"]["C(g)"]["levels"])
+            assert sorted(expected) == sorted(found)
+        else:
+            assert {text.encode() for text in expected} == set(store.row_groups().tolist())
+
+
+def test_codes_with_zeros_are_the_same_in_csv_files_with_and_without_letters(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text("g,y\n01,0\n1,1\n")
+    (tmp_path / "b.csv").write_text("g,y\n01,0\nx7,1\n")
+    store = from_table([tmp_path / "a.csv", tmp_path / "b.csv"], formula="y ~ C(g)")
+    assert ["01", "1", "x7"] == store.attributes["formula"]["states"]["C(g)"]["levels"]
+
+
 def test_missing_numbers_beside_text_are_missing() -> None:
     with pytest.raises(DataError, match="found missing values in 1 row"):
         levels(pa.array([7.0, np.nan]), pa.array(["7", "x"]))
