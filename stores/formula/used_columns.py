@@ -75,6 +75,10 @@ class FormulaRows:
         check_types(table, others, roles)
         check_types(table, names, dates=True)
         self._text = frozenset(text) & table.written
+        self.booleans = frozenset(
+            name for name in names if all(map(_is_boolean, table.types_of(name)))
+        )
+        """Columns of truth values, also as categories."""
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
         self.coders = {
             name: Coder(name, table.types_of(name), name in table.written)
@@ -253,4 +257,10 @@ def _kind(table: Table, name: str, text: bool = False) -> str:
         return "text"
     if any(pa.types.is_dictionary(type_) for type_ in types):
         return "category"
-    return "boolean" if all(pa.types.is_boolean(type_) for type_ in types) else "number"
+    return "boolean" if all(map(_is_boolean, types)) else "number"
+
+
+def _is_boolean(type_: Any) -> bool:
+    """Return whether an Arrow type is of truth values, or of categories of them."""
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_boolean(inner))

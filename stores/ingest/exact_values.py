@@ -42,7 +42,9 @@ _MOMENT: Final = (
     r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
 """A date with a time of day, of which the hour suffices, as a regular expression."""
-_TIME: Final = r"([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?"
+_TIME: Final = r"([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?"
+_PADDED_TIME: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]*0"
+"""A time of day with a zero at the end of its fraction."""
 # Patterns of text with advice of its own, by the kind of fault in ``faults``.
 _KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
 
@@ -93,7 +95,9 @@ def iso_text(array: Any) -> Any:
         words = iso_text(array.dictionary)
         return pa.DictionaryArray.from_arrays(array.indices, words, ordered=array.type.ordered)
     if kind(array.type) == "text":
-        moments = pc.fill_null(pc.match_substring_regex(array, f"^{_MOMENT}$"), False)
+        moments = pc.fill_null(
+            pc.match_substring_regex(array, f"^({_MOMENT}|{_PADDED_TIME})$"), False
+        )
         if not pc.any(moments).as_py():
             return array
         words = [iso_word(each) for each in _texts(array.filter(moments))]
@@ -112,11 +116,12 @@ def iso_text(array: Any) -> Any:
 def iso_word(word: str, times: bool = False) -> str:
     """Return a text of a moment in the way of :func:`iso_text`; other text unchanged.
 
-    With ``times``: also a time of day without a date.
+    With ``times``: ``12:30`` is a time of day as well, and not a score or a verse.
     """
-    time = re.fullmatch(_TIME, word) if times else None
-    if time is not None:
-        return f"{time[1]}{time[2] or ':00'}{(time[3] or '').rstrip('0').rstrip('.')}"
+    time = re.fullmatch(_TIME, word)
+    if time is not None and (times or time[2]):
+        seconds = time[2] or ":00"
+        return time[1] + (seconds.rstrip("0").rstrip(".") if "." in seconds else seconds)
     found = re.fullmatch(_MOMENT, word)
     if found is None:
         return word

@@ -310,6 +310,19 @@ def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
     return dict(table)
 
 
+def _stream_of(table: Any) -> Any:
+    """Return the stream of record batches of a table; an error of its program is no defect."""
+    try:
+        return pa.RecordBatchReader.from_stream(table)
+    except (pa.ArrowException, StreammcError, OSError):
+        raise
+    except Exception as error:
+        raise DataError(
+            f"expected a table that gives a stream of Arrow, found {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}; read it into a table first, pyarrow.table(...)"
+        ) from error
+
+
 class MemorySource(_ArrowSchema):
     """A table in memory, or an Arrow stream that can be read once.
 
@@ -337,7 +350,7 @@ class MemorySource(_ArrowSchema):
                     f"expected different column names in the table, found {name!r} "
                     "twice: rename one"
                 )
-            reader: Any = pa.RecordBatchReader.from_stream(table)
+            reader: Any = _stream_of(table)
             # Any other object may be exhausted after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]
             whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")

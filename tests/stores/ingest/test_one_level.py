@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from decimal import Decimal
 from itertools import permutations
 from pathlib import Path
@@ -130,6 +131,8 @@ def test_moments_with_and_without_a_zone_are_refused() -> None:
         ("2024-01-10T23:30:00-02:00", "2024-01-11 01:30:00Z"),
         ("2024-01-10T00:00:00Z", "2024-01-10 00:00:00Z"),
         ("2024-03-01T00:15+0545", "2024-02-29 18:30:00Z"),
+        ("12:30:05.250000", "12:30:05.25"),
+        ("12:30:00.000000000", "12:30:00"),
         *((each, each) for each in ("2024-01-10", "2024-13-10 12:30", "12:30", "10.1.2024", "")),
     ],
 )
@@ -259,3 +262,14 @@ def test_ids_and_groups_of_csv_files_in_folders_are_read(tmp_path: Path) -> None
     assert {f"0{m}{k}".encode() for m in (1, 2) for k in range(4)} == set(store.row_ids().tolist())
     report = ingest(tmp_path / "t", tmp_path / "s.zarr", response="y", row_id="month")
     assert "month" == report["row_id"]
+
+
+@pytest.mark.parametrize("missing", [[], [None]])
+def test_categories_of_truth_values_are_levels_of_truth_values(missing: list[None]) -> None:
+    truths = pa.array([True, False, *missing])
+    options = {"drop_missing": True} if missing else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both = levels(truths, truths.dictionary_encode(), **options)
+        alone = levels(truths.dictionary_encode(), **options)
+    assert "[False, True]" == str(both) == str(alone)
