@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 
 EXACT = 2**53
-MANY = 60_000
+MANY = 30_000
 """Rows of a part that is more than one block of a CSV file, now and then."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 Part = dict[str, list[Any]]

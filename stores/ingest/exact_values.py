@@ -212,13 +212,28 @@ def level_numbers(array: Any, column: str, start: int, faults: Faults) -> Vector
         If a text is no number.
     """
     array = _encoded(array)
-    exact = _exact_numbers(array.dictionary)
-    values = np.array([*(np.nan if each is None else float(each) for each in exact), np.nan])
-    bad = np.array([*map(_is_merged, exact, values[:-1]), False])
-    index = _with_nan(array.indices.cast(pa.float64()))
-    place = np.where(np.isnan(index), -1, index).astype(np.int64)
+    place, used = _places(array)
+    exact = _exact_numbers(array.dictionary.take(_arrow(used)))
+    values = np.full(len(array.dictionary) + 1, np.nan)  # the last, place -1, is of null
+    values[used] = [np.nan if each is None else float(each) for each in exact]
+    bad = np.zeros(len(values), np.bool_)
+    bad[used] = [*map(_is_merged, exact, values[used])]
     faults.add("levels of too many digits", column, start, bad[place], _Decoded(array))
     return values[place]
+
+
+def _arrow(places: NDArray[np.int64]) -> Any:
+    """Return integers as an Arrow array; ``pyarrow.array`` would import pandas."""
+    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+
+
+def _places(array: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the place in the dictionary of each value (m,), -1 for null, and those in use."""
+    index = _with_nan(array.indices.cast(pa.float64()))
+    place = np.where(np.isnan(index), -1, index).astype(np.int64)
+    seen = np.zeros(len(array.dictionary) + 1, np.bool_)
+    seen[place] = True
+    return place, np.flatnonzero(seen[:-1])
 
 
 def _exact_numbers(array: Any) -> list[Any]:
@@ -350,14 +365,9 @@ class Coder:
         """
         self._order.add(array)
         array = _encoded(array)
-        index = _with_nan(array.indices.cast(pa.float64()))
-        place = np.where(np.isnan(index), -1, index).astype(np.int64)
-        table = np.full(len(array.dictionary) + 1, np.nan)  # the last, index -1, is of null
-        seen = np.zeros(len(table), np.bool_)
-        seen[place] = True
-        used = np.flatnonzero(seen[:-1])
-        place_of = pa.Array.from_buffers(pa.int64(), len(used), [None, pa.py_buffer(used)])
-        words = self._words(array.dictionary.take(place_of))
+        place, used = _places(array)
+        table = np.full(len(array.dictionary) + 1, np.nan)  # the last, place -1, is of null
+        words = self._words(array.dictionary.take(_arrow(used)))
         for code, word in zip(used, words, strict=True):
             if word is not None:
                 table[code] = self._code(word)
