@@ -615,7 +615,7 @@ def polars_frame(table: pa.Table) -> Any:
     import polars
 
     if any(map(beyond_polars, table.schema.types)):
-        raise NotImplementedError("a type that polars panics at")
+        raise TypeError("a type that polars panics at")
     return polars.from_arrow(table)
 
 

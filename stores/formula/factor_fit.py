@@ -12,8 +12,9 @@ from streammc.protocols import Vector
 from streammc.stores.formula.full_rank import MAX_COLUMNS
 from streammc.stores.formula.nodes import Call, Node, label
 from streammc.stores.formula.values import Level, State, level_of
-from streammc.stores.ingest.exact_values import Coder, iso_word
+from streammc.stores.ingest.exact_values import iso_word
 from streammc.stores.ingest.level_order import LevelOrder
+from streammc.stores.ingest.level_values import Coder
 
 
 class Distinct:

@@ -16,8 +16,9 @@ from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula.values import Codes, Values
 from streammc.stores.ingest.columns import check_types, require_column
-from streammc.stores.ingest.exact_values import Coder, kind, number_order
+from streammc.stores.ingest.exact_values import kind
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
+from streammc.stores.ingest.level_values import Coder, number_order
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.rows.row_ids import IdColumn

@@ -1,15 +1,9 @@
-"""Conversion of Arrow columns to float64 and to codes of text, without loss.
-
-A value has one text as a level, however a file has it: whole numbers without a point, other numbers
-with their fewest digits, moments as ``2024-01-31 12:30:00``, those with a zone in UTC.
-"""
+"""Values of Arrow columns as numbers and as ISO text, without loss, and those that are neither."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -17,16 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streammc.errors import DataError
 from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.ingest.level_order import LevelOrder
-from streammc.stores.sources.csv_source import NotANumberError
 
 LIMIT: Final = 2**53
 """Largest absolute value up to which every integer is exact in float64."""
 
-_MAX_TEXTS: Final = 1_000_000
 NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
 """A number as it is written in text, as a regular expression."""
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
@@ -100,7 +90,7 @@ def iso_text(array: Any) -> Any:
         )
         if not pc.any(moments).as_py():
             return array
-        words = [iso_word(each) for each in _texts(array.filter(moments))]
+        words = [iso_word(each) for each in python_texts(array.filter(moments))]
         return pc.replace_with_mask(array, moments, pa.array(words, array.type))
     if kind(array.type) != "date":
         return array
@@ -166,7 +156,7 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
             bad = _flags(wide)
             faults.add("large integers", column, start, bad, array)
     if not pa.types.is_decimal(array.type):
-        return _with_nan(array.cast(pa.float64(), safe=False))
+        return with_nan(array.cast(pa.float64(), safe=False))
     values = _nearest(array)
     bad = np.abs(values) >= LIMIT
     for row in np.flatnonzero(bad):
@@ -191,92 +181,10 @@ def _nearest(array: Any) -> Vector:
             if array.null_count:
                 values[_flags(array.is_null())] = np.nan
             return values
-    return _with_nan(array.cast(pa.string()).cast(pa.float64()))  # 30 times slower
+    return with_nan(array.cast(pa.string()).cast(pa.float64()))  # 30 times slower
 
 
-def level_numbers(array: Any, column: str, start: int, faults: Faults) -> Vector:
-    """Return the levels of an Arrow array (m,) of numbers or of texts of numbers, NaN for null.
-
-    Two levels are never one number: a value beyond 2**53, or of more digits than the number has,
-    is recorded in ``faults``. A number of half or single precision is the one of its fewest digits:
-    0.1 is the same level in every type.
-
-    Parameters
-    ----------
-    array, column, start, faults
-        As of :func:`to_float64`.
-
-    Raises
-    ------
-    NotANumberError
-        If a text is no number.
-    """
-    array = _encoded(array)
-    place, used = _places(array)
-    exact = _exact_numbers(array.dictionary.take(_arrow(used)))
-    values = np.full(len(array.dictionary) + 1, np.nan)  # the last, place -1, is of null
-    values[used] = [np.nan if each is None else float(each) for each in exact]
-    bad = np.zeros(len(values), np.bool_)
-    bad[used] = [*map(_is_merged, exact, values[used])]
-    faults.add("levels of too many digits", column, start, bad[place], _Decoded(array))
-    return values[place]
-
-
-def _arrow(places: NDArray[np.int64]) -> Any:
-    """Return integers as an Arrow array; ``pyarrow.array`` would import pandas."""
-    return pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
-
-
-def _places(array: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the place in the dictionary of each value (m,), -1 for null, and those in use."""
-    index = _with_nan(array.indices.cast(pa.float64()))
-    place = np.where(np.isnan(index), -1, index).astype(np.int64)
-    seen = np.zeros(len(array.dictionary) + 1, np.bool_)
-    seen[place] = True
-    return place, np.flatnonzero(seen[:-1])
-
-
-def _exact_numbers(array: Any) -> list[Any]:
-    """Return an Arrow array of numbers or of texts of numbers as Python numbers, ``None`` for null.
-
-    Texts become ``Decimal``, but for NaN and infinities.
-    """
-    if kind(array.type) == "text":
-        return [None if word is None else _number_of(word) for word in _texts(array)]
-    if array.type in (pa.float16(), pa.float32()):
-        values = array.to_numpy(zero_copy_only=False)
-        return [float(str(value)) for value in values]  # null is NaN
-    return list(array.to_pylist())
-
-
-def _number_of(word: str) -> Decimal | float:
-    """Return the number of a text, exactly."""
-    if not re.fullmatch(NUMBER, word):
-        raise NotANumberError(f"the text {word[:40]!r}")
-    found = Decimal(word.strip())
-    return found if found.is_finite() else float(found)
-
-
-def _is_merged(exact: Any, value: float) -> bool:
-    """Return whether another number may be the same double ``value``."""
-    if exact is None or not np.isfinite(value):
-        return False
-    if abs(exact) > LIMIT or (abs(exact) == LIMIT and isinstance(exact, float)):
-        return True
-    return isinstance(exact, Decimal) and Decimal(repr(float(value))) != exact
-
-
-def number_order(column: str) -> LevelOrder:
-    """Return an empty order of the levels of a column whose categories are numbers."""
-
-    def numbers(dictionary: Any) -> list[float]:
-        values = level_numbers(dictionary, column, 0, Faults())
-        return [float(value) for value in values if not np.isnan(value)]
-
-    return LevelOrder(column, numbers)
-
-
-def _with_nan(array: Any) -> Vector:
+def with_nan(array: Any) -> Vector:
     """Return an Arrow array of float64 (m,) with NaN for null.
 
     ``Array.to_numpy`` would import pandas.
@@ -311,13 +219,13 @@ def find_text(
     pattern = _BOOLEAN if boolean else NUMBER
     bad = ~_flags(pc.fill_null(pc.match_substring_regex(array, pattern), True))
     if boolean:
-        faults.add("something else", column, start, bad, _Decoded(array))
+        faults.add("something else", column, start, bad, Decoded(array))
         return
     for name, known in _KNOWN_TEXT.items() if bad.any() else ():
         found = bad & _flags(pc.match_substring_regex(array, rf"^\s*({known})\s*$"))
-        faults.add(name, column, start, found, _Decoded(array))
+        faults.add(name, column, start, found, Decoded(array))
         bad &= ~found
-    faults.add("text", column, start, bad, _Decoded(array))
+    faults.add("text", column, start, bad, Decoded(array))
 
 
 def find_integers(array: Any, column: str, start: int, faults: Faults) -> None:
@@ -327,143 +235,10 @@ def find_integers(array: Any, column: str, start: int, faults: Faults) -> None:
     bad = _flags(pc.match_substring_regex(array, r"^\s*[+-]?[0-9]{16,}\s*$"))
     for row in np.flatnonzero(bad):
         bad[row] = abs(int(array[int(row)].as_py())) >= LIMIT
-    faults.add("large integers", column, start, bad, _Decoded(array))
+    faults.add("large integers", column, start, bad, Decoded(array))
 
 
-class Coder:
-    """Coder of a column of text or dates: numbers its values in order of appearance.
-
-    Parameters
-    ----------
-    column
-        Name of the column, for messages.
-    types
-        Arrow types of the column in its sources.
-    written
-        Whether the types are guessed from text, as in CSV files.
-    """
-
-    def __init__(self, column: str, types: Sequence[Any], written: bool) -> None:
-        self._column = column
-        others = () if written else types
-        self._types = [type_ for type_ in others if kind(type_) in ("number", "date")]
-        self._times = any(map(pa.types.is_time, types))
-        self._codes: dict[str, int] = {}
-        self._order = LevelOrder(
-            column, lambda words: [word for word in self._words(words) if word is not None]
-        )
-        self.values: list[str] = []
-
-    def codes(self, array: Any) -> Vector:
-        """Return the code of each value of an Arrow array (m,), NaN for null.
-
-        Raises
-        ------
-        DataError
-            If the column has over a million different values, bytes that are not UTF-8, or a text
-            that may be a number or date of another source.
-        """
-        self._order.add(array)
-        array = _encoded(array)
-        place, used = _places(array)
-        table = np.full(len(array.dictionary) + 1, np.nan)  # the last, place -1, is of null
-        words = self._words(array.dictionary.take(_arrow(used)))
-        for code, word in zip(used, words, strict=True):
-            if word is not None:
-                table[code] = self._code(word)
-        return table[place]
-
-    def ordered(self, codes: Sequence[int]) -> list[Any]:
-        """Return the values of ``codes``: in the order of ordered categories, else sorted."""
-        return self._order.arrange(self.values[code] for code in codes)
-
-    def _words(self, array: Any) -> list[str | None]:
-        """Return the values of an Arrow array as the texts of levels, ``None`` for missing."""
-        if kind(array.type) == "number":
-            return [self._number_word(each) for each in _exact_numbers(array)]
-        try:
-            words = _texts(iso_text(array))
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"expected text in UTF-8 in column {self._column!r}, found {error.object[:20]!r}: "
-                "correct the file"
-            ) from None
-        if self._times:
-            words = [None if word is None else iso_word(word, times=True) for word in words]
-        if self._types and kind(array.type) == "text":
-            for word in words:
-                if word is not None and word not in self._codes:
-                    self._refuse_doubtful(word)
-        return words
-
-    def _number_word(self, exact: Any) -> str | None:
-        """Return a number as a level is written."""
-        if exact is None or exact != exact:
-            return None
-        value = float(exact)
-        if isinstance(exact, float) and abs(value) >= LIMIT:
-            raise DataError(
-                f"expected text, or numbers below 2**53, in column {self._column!r}, which is text "
-                f"in another source, found {value:g}: write it as text in every source"
-            )
-        if isinstance(exact, bool):
-            return str(exact)
-        if exact == int(exact):
-            return str(int(exact))
-        return f"{exact.normalize():f}" if isinstance(exact, Decimal) else repr(value)
-
-    def _refuse_doubtful(self, word: str) -> None:
-        """Refuse a text that may be a value of a source with numbers or dates, written otherwise.
-
-        Raises
-        ------
-        DataError
-            If the column has numbers and the text is one in other digits, or truth values, or
-            moments with a zone and the text is one without, or the reverse.
-        """
-        for type_ in self._types:
-            if pa.types.is_boolean(type_):
-                doubtful = word.lower() in ("true", "false") and word not in ("True", "False")
-            elif kind(type_) == "number":
-                number = re.fullmatch(NUMBER, word) is not None
-                exact = _number_of(word) if number else None
-                doubtful = isinstance(exact, Decimal) and self._number_word(exact) != word
-            else:
-                moment = re.fullmatch(ISO_DATE, word) is not None
-                time = pa.types.is_time(type_)
-                doubtful = moment and not time and word.endswith("Z") != is_zoned(type_)
-            if doubtful:
-                raise DataError(
-                    f"expected one way of writing each value of column {self._column!r}, found the "
-                    f"text {word[:40]!r} in one source and the type {type_} in another: write the "
-                    "column as text in every source, or as that type"
-                )
-
-    def _code(self, word: str) -> int:
-        """Return the code of a value; give a new value the next code."""
-        code = self._codes.setdefault(word, len(self._codes))
-        if code == len(self.values):
-            if code >= _MAX_TEXTS:
-                raise DataError(
-                    f"expected at most {_MAX_TEXTS} different texts in column {self._column!r}, "
-                    "found more: leave it out of the formula"
-                )
-            self.values.append(word)
-        return code
-
-
-def _encoded(array: Any) -> Any:
-    """Return an Arrow array as a dictionary array."""
-    if pa.types.is_dictionary(array.type):
-        return array
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.string())
-    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
-        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
-    return array.dictionary_encode()
-
-
-def _texts(array: Any) -> list[Any]:
+def python_texts(array: Any) -> list[Any]:
     """Return an Arrow array of text, which may be binary, as Python texts.
 
     Raises
@@ -474,7 +249,7 @@ def _texts(array: Any) -> list[Any]:
     return [each.decode() if isinstance(each, bytes) else each for each in array.to_pylist()]
 
 
-class _Decoded:
+class Decoded:
     """Text of an Arrow array by row, for examples in messages; bad UTF-8 is replaced."""
 
     def __init__(self, array: Any) -> None:

@@ -14,16 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.protocols import Matrix
-from streammc.stores.ingest.exact_values import (
-    LIMIT,
-    Coder,
-    find_integers,
-    find_text,
-    level_numbers,
-    to_float64,
-)
+from streammc.stores.ingest.exact_values import LIMIT, find_integers, find_text, to_float64
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.level_order import LevelOrder
+from streammc.stores.ingest.level_values import Coder, level_numbers
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
 
