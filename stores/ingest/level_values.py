@@ -85,10 +85,11 @@ def _exact_numbers(array: Any) -> list[Any]:
     """
     if kind(array.type) == "text":
         return [None if word is None else _number_of(word) for word in python_texts(array)]
+    values: list[Any] = array.to_pylist()
     if array.type in (pa.float16(), pa.float32()):
-        values = array.to_numpy(zero_copy_only=False)
-        return [float(str(value)) for value in values]  # null is NaN
-    return list(array.to_pylist())
+        narrow = np.float16 if array.type == pa.float16() else np.float32
+        return [None if value is None else float(str(narrow(value))) for value in values]
+    return values
 
 
 def _number_of(word: str) -> Decimal | float:
