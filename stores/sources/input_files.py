@@ -109,18 +109,18 @@ def refuse_logged(files: Sequence[InputFile], checked: set[str] | None = None) -
         If there is such a log in a folder above a file.
     """
     checked = set() if checked is None else checked
-    for file in files:
-        place: Any = store_root(file.path)
+    for parent in dict.fromkeys(os.path.dirname(file.path) for file in files):
+        place: Any = store_root(parent or ".")
         if isinstance(place, CloudFolder):
             if not place.listable:
                 continue
-            parts = place.prefix.split("/")[:-1]
+            parts = place.prefix.split("/") if place.prefix else []
             above: Sequence[Any] = [
                 CloudFolder(place.scheme, place.bucket, "/".join(parts[:n]))
                 for n in range(len(parts), -1, -1)
             ]
         else:
-            above = Path(os.path.realpath(place.parent), "file").parents
+            above = Path(os.path.realpath(place), "file").parents
         for folder in above:
             if str(folder) in checked:
                 break
