@@ -174,6 +174,23 @@ def list_objects(folder: CloudFolder) -> dict[str, ObjectStatus]:
     return attempt(f"the objects of {str(folder)!r}", collect)
 
 
+def first_objects(folder: CloudFolder) -> list[str]:
+    """Return the keys of the first objects below a folder, a page at most.
+
+    Raises
+    ------
+    AccessError, UnavailableError
+        If it is forbidden, or the budget of seconds is used up.
+    """
+    import obstore
+
+    def collect() -> list[str]:
+        pages = obstore.list(_store(folder), folder.prefix or None, chunk_size=1000)
+        return [str(each["path"]) for each in next(iter(pages), [])]
+
+    return attempt(f"the objects of {str(folder)!r}", collect)
+
+
 def write(
     folder: CloudFolder, key: str, content: bytes | NDArray[np.uint8], *, new: bool = False
 ) -> None:

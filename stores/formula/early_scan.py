@@ -19,9 +19,9 @@ from streammc.stores.formula.nodes import Call, Column, Node, label
 from streammc.stores.formula.terms import Term, Terms
 from streammc.stores.formula.values import Codes, Values, finite
 from streammc.stores.ingest.columns import Columns
-from streammc.stores.ingest.exact_values import Coder
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.level_counts import LevelCounts
+from streammc.stores.ingest.level_values import Coder
 from streammc.stores.ingest.scan import Scan, Scanner
 from streammc.stores.ingest.table_blocks import block_rows
 

@@ -257,5 +257,5 @@ class FormulaBlocks:
         if isinstance(node, Call) and node.function == "I":
             return self._is_boolean(node.argument)
         if isinstance(node, Column):
-            return self._rows.kinds[node.name] == "boolean"
+            return node.name in self._rows.booleans
         return isinstance(node, Operation) and node.operator in _TESTS

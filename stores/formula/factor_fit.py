@@ -12,8 +12,9 @@ from streammc.protocols import Vector
 from streammc.stores.formula.full_rank import MAX_COLUMNS
 from streammc.stores.formula.nodes import Call, Node, label
 from streammc.stores.formula.values import Level, State, level_of
-from streammc.stores.ingest.exact_values import Coder
+from streammc.stores.ingest.exact_values import iso_word
 from streammc.stores.ingest.level_order import LevelOrder
+from streammc.stores.ingest.level_values import Coder
 
 
 class Distinct:
@@ -115,6 +116,8 @@ def factor_state(node: Node, found: list[Level]) -> State:
 
 
 def _whole(level: Any) -> Level:
+    if isinstance(level, str):
+        return iso_word(level)
     if isinstance(level, float) and level.is_integer():
         return int(level)
     found: Level = level

@@ -16,8 +16,9 @@ from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula.values import Codes, Values
 from streammc.stores.ingest.columns import check_types, require_column
-from streammc.stores.ingest.exact_values import Coder, kind, number_order
+from streammc.stores.ingest.exact_values import kind
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
+from streammc.stores.ingest.level_values import Coder, number_order
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.rows.row_ids import IdColumn
@@ -75,8 +76,16 @@ class FormulaRows:
         check_types(table, others, roles)
         check_types(table, names, dates=True)
         self._text = frozenset(text) & table.written
+        self.booleans = frozenset(
+            name for name in names if all(map(_is_boolean, table.types_of(name)))
+        )
+        """Columns of truth values, also as categories."""
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
-        self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
+        self.coders = {
+            name: Coder(name, table.types_of(name), name in table.written)
+            for name in names
+            if self.kinds[name] == "text"
+        }
         self.orders = {name: number_order(name) for name in names if self.kinds[name] == "category"}
         self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
         for name in others:
@@ -164,6 +173,8 @@ class FormulaRows:
 
     def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
         """Check one expression; text may be compared with text, or be the column of levels."""
+        if has_levels and isinstance(inner, Column) and inner.name not in self.coders:
+            self._blocks.levels.add(inner.name)
         if has_levels and isinstance(node, Column) and node.name not in self._text:
             check_types(self.table, [node.name])  # dates are a factor only inside C()
         compared = 0
@@ -247,4 +258,10 @@ def _kind(table: Table, name: str, text: bool = False) -> str:
         return "text"
     if any(pa.types.is_dictionary(type_) for type_ in types):
         return "category"
-    return "boolean" if all(pa.types.is_boolean(type_) for type_ in types) else "number"
+    return "boolean" if all(map(_is_boolean, types)) else "number"
+
+
+def _is_boolean(type_: Any) -> bool:
+    """Return whether an Arrow type is of truth values, or of categories of them."""
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_boolean(inner))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streammc.errors import DataError
 from streammc.protocols import Index, Matrix, Vector
 from streammc.stores.formula.nodes import Call, Column, Node, Number, Operation, Text, label
+from streammc.stores.ingest.exact_values import iso_word
 
 State = dict[str, Any]
 """Fitted state of one expression, as plain JSON."""
@@ -89,7 +90,8 @@ def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
         assert isinstance(left, Column)
         text = values[left.name]
         assert isinstance(text, Codes)
-        wanted = [code for code, value in enumerate(text.values) if value == right.value]
+        word = iso_word(right.value)
+        wanted = [code for code, value in enumerate(text.values) if value == word]
         same = np.isin(text.codes, wanted)
         return (same if node.operator == "==" else ~same).astype(np.float64)
     sides = [numbers(child, values, states) for child in node.arguments]
@@ -202,7 +204,8 @@ def level_index(node: Node, values: Values, states: Mapping[str, State], report:
     inner = node.argument if isinstance(node, Call) else node
     column = values.get(inner.name) if isinstance(inner, Column) else None
     if isinstance(column, Codes):
-        place = {level: index for index, level in enumerate(levels)}
+        # Levels of an earlier version are as they were written.
+        place = {iso_word(level): index for index, level in enumerate(levels)}
         table = np.array([place.get(value, -1) for value in column.values] or [-1])
         index = table[column.codes.astype(np.int64)]
         shown: Any = _TextByRow(column)

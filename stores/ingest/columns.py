@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from streammc.errors import ConfigError, DataError
-from streammc.stores.ingest.exact_values import kind
+from streammc.stores.ingest.exact_values import is_zoned, kind
 from streammc.stores.ingest.faults import advice_for
 from streammc.stores.sources.tables import Table
 
@@ -155,6 +155,21 @@ def require_column(table: Table, name: str, role: str) -> None:
     )
 
 
+def check_zones(table: Table, name: str) -> None:
+    """Refuse a column of moments with a time zone in one source and without one in another."""
+    first: dict[bool, tuple[str, Any]] = {}
+    for source, type_ in zip(table.sources, table.types_of(name), strict=True):
+        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if kind(type_) == "date" and not pa.types.is_time(inner):
+            first.setdefault(is_zoned(type_), (source.label, type_))
+    if len(first) > 1:
+        (zoned, type_), (label, other) = first[True], first[False]
+        raise DataError(
+            f"expected column {name!r} with a time zone in every source or in none, found {type_} "
+            f"in {zoned} and {other} in {label}: write both in one way, such as UTC"
+        )
+
+
 def check_types(
     table: Table,
     names: Sequence[str],
@@ -162,9 +177,13 @@ def check_types(
     *,
     dates: bool = False,
 ) -> None:
-    """Refuse columns of a type that is neither a number nor text nor, with ``dates``, a date."""
+    """Refuse columns of a type that is neither a number nor text nor, with ``dates``, a date.
+
+    Also moments with a time zone in one source and without one in another.
+    """
     bad = []
     for name in names:
+        check_zones(table, name)
         for source, type_ in zip(table.sources, table.types_of(name), strict=True):
             if kind(type_) == "other" or (kind(type_) == "date" and not dates):
                 bad.append((name, source.label, type_))

@@ -1,8 +1,9 @@
-"""Conversion of Arrow columns to float64 and to codes of text, without loss."""
+"""Values of Arrow columns as numbers and as ISO text, without loss, and those that are neither."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -10,15 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streammc.errors import DataError
 from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.ingest.level_order import LevelOrder
 
 LIMIT: Final = 2**53
 """Largest absolute value up to which every integer is exact in float64."""
 
-_MAX_TEXTS: Final = 1_000_000
 NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
 """A number as it is written in text, as a regular expression."""
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
@@ -29,6 +27,14 @@ ISO_DATE: Final = (
     r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 """A date, with or without a time of day, as a regular expression."""
+_MOMENT: Final = (
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?)?"
+    r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
+"""A date with a time of day, of which the hour suffices, as a regular expression."""
+_TIME: Final = r"([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?"
+_PADDED_TIME: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]*0"
+"""A time of day with a zero at the end of its fraction."""
 # Patterns of text with advice of its own, by the kind of fault in ``faults``.
 _KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
 
@@ -62,15 +68,34 @@ def kind(type_: Any) -> str:
     return "other"
 
 
-def iso_text(array: Any) -> Any:
-    """Return Arrow dates and times (m,) as ISO text; other types unchanged.
+def is_zoned(type_: Any) -> bool:
+    """Return whether an Arrow type is of moments with a time zone."""
+    if pa.types.is_dictionary(type_):
+        return is_zoned(type_.value_type)
+    return pa.types.is_timestamp(type_) and type_.tz is not None
 
-    A time stamp at midnight becomes a date.
+
+def iso_text(array: Any) -> Any:
+    """Return Arrow dates and times (m,) as ISO text, and texts of them written in the same way.
+
+    A moment with a zone is written in UTC, as ``2024-01-31 11:30:00Z``, and one without a zone at
+    midnight as a date. Other types are returned unchanged.
     """
+    if pa.types.is_dictionary(array.type):
+        words = iso_text(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, words, ordered=array.type.ordered)
+    if kind(array.type) == "text":
+        moments = pc.fill_null(
+            pc.match_substring_regex(array, f"^({_MOMENT}|{_PADDED_TIME})$"), False
+        )
+        if not pc.any(moments).as_py():
+            return array
+        words = [iso_word(each) for each in python_texts(array.filter(moments))]
+        return pc.replace_with_mask(array, moments, pa.array(words, array.type))
     if kind(array.type) != "date":
         return array
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if is_zoned(array.type):
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
     text = array.cast(pa.string())
     # Cut a fraction of zeros, and zeros at the end of a fraction; keep what follows it.
     for fraction, kept in ((r"\.0+", r"\1"), (r"(\.\d*[1-9])0+", r"\1\2")):
@@ -78,11 +103,36 @@ def iso_text(array: Any) -> Any:
     return pc.replace_substring_regex(text, " 00:00:00$", "")
 
 
+def iso_word(word: str, times: bool = False) -> str:
+    """Return a text of a moment in the way of :func:`iso_text`; other text unchanged.
+
+    With ``times``: ``12:30`` is a time of day as well, and not a score or a verse.
+    """
+    time = re.fullmatch(_TIME, word)
+    if time is not None and (times or time[2]):
+        seconds = time[2] or ":00"
+        return time[1] + (seconds.rstrip("0").rstrip(".") if "." in seconds else seconds)
+    found = re.fullmatch(_MOMENT, word)
+    if found is None:
+        return word
+    day, hour, minute, second, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day} {hour}:{minute or '00'}:{second or '00'}")
+        if zone not in (None, "Z"):
+            digits = zone[1:].replace(":", "").ljust(4, "0")
+            ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+            moment = moment - ahead if zone[0] == "+" else moment + ahead
+    except (ValueError, OverflowError):  # no such day or hour
+        return word
+    text = f"{moment}{(fraction or '').rstrip('0').rstrip('.')}"
+    return text.removesuffix(" 00:00:00") if zone is None else f"{text}Z"
+
+
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
     """Return an Arrow array of numbers as float64, with NaN for null.
 
     Integers beyond 2**53, of decimal types too, are recorded in ``faults``: float64 would round
-    them. The digits after the point of a decimal are rounded.
+    them. Any other decimal becomes the nearest double.
 
     Parameters
     ----------
@@ -105,27 +155,36 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
             )
             bad = _flags(wide)
             faults.add("large integers", column, start, bad, array)
-    values = _with_nan(array.cast(pa.float64(), safe=False))
-    if pa.types.is_decimal(array.type):
-        bad = np.abs(values) >= LIMIT
-        for row in np.flatnonzero(bad):
-            exact = array[int(row)].as_py()
-            bad[row] = abs(exact) > LIMIT and exact == int(exact)
-        faults.add("large integers", column, start, bad, array)
+    if not pa.types.is_decimal(array.type):
+        return with_nan(array.cast(pa.float64(), safe=False))
+    values = _nearest(array)
+    bad = np.abs(values) >= LIMIT
+    for row in np.flatnonzero(bad):
+        exact = array[int(row)].as_py()
+        bad[row] = abs(exact) > LIMIT and exact == int(exact)
+    faults.add("large integers", column, start, bad, array)
     return values
 
 
-def number_order(column: str) -> LevelOrder:
-    """Return an empty order of the levels of a column whose categories are numbers."""
+def _nearest(array: Any) -> Vector:
+    """Return the double nearest to each decimal of an Arrow array (m,), NaN for null.
 
-    def numbers(dictionary: Any) -> list[float]:
-        values = to_float64(dictionary, column, 0, Faults())
-        return [float(value) for value in values if not np.isnan(value)]
+    Arrow's own cast multiplies by a rounded power of ten: it makes 0.30000000000000004 of 0.3.
+    """
+    scale = array.type.scale
+    if array.type.bit_width == 128 and 0 <= scale <= 22 and len(array):
+        words = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
+        low, high = words[::2], words[1::2]
+        if (high == low >> 63).all() and low.min() >= -LIMIT and low.max() <= LIMIT:
+            # Both are exact, so that their quotient is rounded once.
+            values: Vector = low / float(10**scale)
+            if array.null_count:
+                values[_flags(array.is_null())] = np.nan
+            return values
+    return with_nan(array.cast(pa.string()).cast(pa.float64()))  # 30 times slower
 
-    return LevelOrder(column, numbers)
 
-
-def _with_nan(array: Any) -> Vector:
+def with_nan(array: Any) -> Vector:
     """Return an Arrow array of float64 (m,) with NaN for null.
 
     ``Array.to_numpy`` would import pandas.
@@ -149,7 +208,8 @@ def find_text(
     With ``boolean``: those that are not written as truth values. Dates are text here; an array
     of any other type is left alone.
     """
-    array = iso_text(array)
+    if kind(array.type) == "date":
+        array = iso_text(array)
     if kind(array.type) != "text":
         return
     if pa.types.is_dictionary(array.type):
@@ -159,90 +219,37 @@ def find_text(
     pattern = _BOOLEAN if boolean else NUMBER
     bad = ~_flags(pc.fill_null(pc.match_substring_regex(array, pattern), True))
     if boolean:
-        faults.add("something else", column, start, bad, _Decoded(array))
+        faults.add("something else", column, start, bad, Decoded(array))
         return
     for name, known in _KNOWN_TEXT.items() if bad.any() else ():
         found = bad & _flags(pc.match_substring_regex(array, rf"^\s*({known})\s*$"))
-        faults.add(name, column, start, found, _Decoded(array))
+        faults.add(name, column, start, found, Decoded(array))
         bad &= ~found
-    faults.add("text", column, start, bad, _Decoded(array))
+    faults.add("text", column, start, bad, Decoded(array))
 
 
-class Coder:
-    """Coder of a column of text or dates: numbers its values in order of appearance.
+def find_integers(array: Any, column: str, start: int, faults: Faults) -> None:
+    """Record in ``faults`` the values of a text array that are integers of 2**53 or more."""
+    if kind(array.type) != "text":
+        return
+    bad = _flags(pc.match_substring_regex(array, r"^\s*[+-]?[0-9]{16,}\s*$"))
+    for row in np.flatnonzero(bad):
+        bad[row] = abs(int(array[int(row)].as_py())) >= LIMIT
+    faults.add("large integers", column, start, bad, Decoded(array))
 
-    Parameters
-    ----------
-    column
-        Name of the column, for messages.
+
+def python_texts(array: Any) -> list[Any]:
+    """Return an Arrow array of text, which may be binary, as Python texts.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        If bytes are not UTF-8.
     """
-
-    def __init__(self, column: str) -> None:
-        self._column = column
-        self._codes: dict[str, int] = {}
-        self._order = LevelOrder(column, self._texts)
-        self.values: list[str] = []
-
-    def codes(self, array: Any) -> Vector:
-        """Return the code of each value of an Arrow array (m,), NaN for null.
-
-        Raises
-        ------
-        DataError
-            If the column has over a million different values, or bytes that are not UTF-8.
-        """
-        self._order.add(array)
-        array = iso_text(array)
-        if not pa.types.is_dictionary(array.type):
-            if pa.types.is_string_view(array.type):
-                array = array.cast(pa.string())
-            array = array.dictionary_encode()
-        index = _with_nan(array.indices.cast(pa.float64()))
-        place = np.where(np.isnan(index), -1, index).astype(np.int64)
-        table = np.full(len(array.dictionary) + 1, np.nan)  # the last, index -1, is of null
-        seen = np.zeros(len(table), np.bool_)
-        seen[place] = True
-        used = np.flatnonzero(seen[:-1])
-        place_of = pa.Array.from_buffers(pa.int64(), len(used), [None, pa.py_buffer(used)])
-        words = array.dictionary.take(place_of).to_pylist()
-        for code, word in zip(used, words, strict=True):
-            if word is not None:
-                table[code] = self._code(self._text(word))
-        return table[place]
-
-    def ordered(self, codes: Sequence[int]) -> list[Any]:
-        """Return the values of ``codes``: in the order of ordered categories, else sorted."""
-        return self._order.arrange(self.values[code] for code in codes)
-
-    def _texts(self, dictionary: Any) -> list[str]:
-        """Return the words of an Arrow dictionary as text, without null."""
-        words = iso_text(dictionary).to_pylist()
-        return [self._text(word) for word in words if word is not None]
-
-    def _text(self, word: Any) -> str:
-        """Return a value, which may be binary, as text."""
-        try:
-            return word.decode() if isinstance(word, bytes) else str(word)
-        except UnicodeDecodeError:
-            raise DataError(
-                f"expected text in UTF-8 in column {self._column!r}, found {word[:20]!r}: "
-                "correct the file"
-            ) from None
-
-    def _code(self, word: str) -> int:
-        """Return the code of a value; give a new value the next code."""
-        code = self._codes.setdefault(word, len(self._codes))
-        if code == len(self.values):
-            if code >= _MAX_TEXTS:
-                raise DataError(
-                    f"expected at most {_MAX_TEXTS} different texts in column {self._column!r}, "
-                    "found more: leave it out of the formula"
-                )
-            self.values.append(word)
-        return code
+    return [each.decode() if isinstance(each, bytes) else each for each in array.to_pylist()]
 
 
-class _Decoded:
+class Decoded:
     """Text of an Arrow array by row, for examples in messages; bad UTF-8 is replaced."""
 
     def __init__(self, array: Any) -> None:

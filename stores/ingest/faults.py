@@ -43,6 +43,11 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "integers up to 2**53",
         f"float64 would round them: {_OMIT}, or rescale it",
     ),
+    "levels of too many digits": (
+        "levels of at most 15 digits",
+        "float64 would take several for one: save the column as text in a Parquet file, as "
+        "pandas.read_csv(..., dtype={'column': str}) reads it",
+    ),
     "infinite values": ("finite numbers", "remove or replace them"),
     "negative weights": ("weights of at least 0", "correct the column given to --weight"),
     "fractions or negative numbers": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.owner_mark import marked_folder
 from streammc.protocols import Matrix, Vector
+from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fitted import Design, read_design
 from streammc.stores.formula.used_columns import FormulaRows, RowReport
 from streammc.stores.ingest.columns import INTERCEPT
@@ -49,6 +51,11 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
     DataError
         If a column does not exist, or a value is missing, infinite, of an unknown level or
         outside the bounds of the fitted formula: the message names column, row and value.
+
+    Warns
+    -----
+    UserWarning
+        If a CSV file has quoted values that may be rows between two stray quotes.
     """
     if not isinstance(attributes, Mapping) or not {"formula", "features"} <= {*attributes}:
         raise ConfigError(
@@ -73,6 +80,9 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         rows = FormulaRows(open_table(table), used, others, folder / "table")
         rows.fitted = True
         rows.check_kinds(design)
+        if design is not None:
+            nodes = [*design.terms.factors, *map(factor_node, design.factors)]
+            rows.check_text([*nodes, *design.terms.offsets], None)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))
         for start, raw in rows.first(faults, drop_missing=False):
@@ -83,6 +93,8 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
                     if not faults:
                         yield encoded
         faults.refuse(rows.table.locate)
+        for line in rows.table.warnings():
+            warnings.warn(line, stacklevel=2)
 
 
 def _encode(

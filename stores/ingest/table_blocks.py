@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.protocols import Matrix
-from streammc.stores.ingest.exact_values import LIMIT, Coder, find_text, to_float64
+from streammc.stores.ingest.exact_values import LIMIT, find_integers, find_text, to_float64
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.level_order import LevelOrder
+from streammc.stores.ingest.level_values import Coder, level_numbers
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
 
@@ -68,18 +69,23 @@ class TableBlocks:
         self._labels = labels
         self._orders = orders or {}
         self._spool = spool if table.spool else None
+        self.levels: set[str] = set()
+        """Columns of numbers that are levels, which have to be told apart."""
+        self._doubtful: set[str] = set()
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Read the table; missing values are NaN, inexact integers are recorded in ``faults``."""
         if self._spool is None:
             yield from self._read(faults, self._labels)
-            return
-        with open(self._spool, "wb", buffering=0) as copy:
-            for start, values in self._read(faults, self._labels):
-                view = memoryview(raw_bytes(values))
-                while view:
-                    view = view[copy.write(view) :]
-                yield start, values
+        else:
+            with open(self._spool, "wb", buffering=0) as copy:
+                for start, values in self._read(faults, self._labels):
+                    view = memoryview(raw_bytes(values))
+                    while view:
+                        view = view[copy.write(view) :]
+                    yield start, values
+        if self._doubtful:
+            self._find_integers(sorted(self._doubtful), faults)
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again, once it is exhausted."""
@@ -104,13 +110,22 @@ class TableBlocks:
                 find_text(batch.column(index), name, start, faults, boolean=boolean)
             start += batch.num_rows
 
+    def _find_integers(self, names: Sequence[str], faults: Faults) -> None:
+        """Read large numbers again as they are written; record integers that were rounded."""
+        start = 0
+        for batch in self._table.batches(names, self._rows, text=True):
+            for index, name in enumerate(names):
+                find_integers(batch.column(index), name, start, faults)
+            start += batch.num_rows
+
     def _read(
         self, faults: Faults, labels: Sequence[IdColumn] = ()
     ) -> Iterator[tuple[int, Matrix]]:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
         others = [column.column for column in labels]
-        names, levels = [*self._names, *others], frozenset(self._coders)
+        written = self._table.written - self._table.booleans
+        names, levels = [*self._names, *others], frozenset(self._coders) | (self.levels & written)
         as_text = levels | frozenset(others)
         for batch in self._table.batches(names, self._rows, text=as_text, levels=levels):
             done = 0
@@ -126,11 +141,17 @@ class TableBlocks:
                         continue
                     if name in self._orders:
                         self._orders[name].add(array)
+                    if name in self.levels:
+                        into[:] = level_numbers(array, name, start + filled, faults)
+                        continue
                     into[:] = to_float64(array, name, start + filled, faults)
-                    if name in self._table.integers:
+                    if name in written:
                         # 2**53 itself may be the odd integer 2**53 + 1, rounded.
                         bad = (np.abs(into) >= LIMIT) & np.isfinite(into)
-                        faults.add("large integers", name, start + filled, bad, into)
+                        if name in self._table.integers:
+                            faults.add("large integers", name, start + filled, bad, into)
+                        elif bad.any():
+                            self._doubtful.add(name)
                 done += step
                 filled += step
                 if filled == self._rows:

@@ -26,8 +26,8 @@ _UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 
 
 def row_warnings(table: Table, columns: Columns, found: Scan) -> list[str]:
-    """Return the warnings about unused index columns and about rows left out."""
-    lines = []
+    """Return the warnings about values, unused index columns and rows left out."""
+    lines = table.warnings()
     hidden = table.hidden - set(columns.names)
     unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
     if unused:

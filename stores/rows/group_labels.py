@@ -15,6 +15,7 @@ from streammc.stores.format.group_arrays import group_starts, one_group
 from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.formula.group_terms import GroupTerms
 from streammc.stores.formula.nodes import Column
+from streammc.stores.ingest.columns import check_zones
 from streammc.stores.ingest.exact_values import iso_text
 from streammc.stores.ingest.exact_values import kind as kind_of
 from streammc.stores.ingest.faults import Faults
@@ -48,6 +49,7 @@ class GroupColumn(IdColumn):
 
     def __init__(self, table: Table, column: str, folder: Path, drop_missing: bool) -> None:
         super().__init__(table, column, folder)
+        check_zones(table, column)
         self.several = False
         """Whether two rows had different labels."""
         self._first: Any = None

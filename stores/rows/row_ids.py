@@ -54,7 +54,9 @@ class IdColumn:
 
         require_column(table, column, self.role)
         self.column = column
-        self.as_written = isinstance(table.sources[0], CsvSource)
+        source: Any = table.sources[0]
+        source = getattr(source, "inner", source)  # without the columns of folders
+        self.as_written = isinstance(source, CsvSource) and column in source.names
         kinds = {self.kind(type_) for type_ in table.types_of(column)}
         if not self.as_written and (len(kinds) > 1 or "other" in kinds):
             found = ", ".join(dict.fromkeys(map(str, table.types_of(column))))

@@ -107,6 +107,10 @@ class ArraySource:
                     arrays.append(_arrow_array(values))
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
+    def warnings(self) -> list[str]:
+        """Return no warnings, see ``Source.warnings``."""
+        return []
+
     def _block(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
         """Return one block; errors of its computation and wrong shapes become one-line errors."""
         where = f"rows {start} to {stop} of {self.label}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
+import struct
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -18,6 +20,12 @@ from streammc.trace.local_path import is_address
 
 _REMOTE_BUFFER: Final = 4 << 20
 """Bytes of one request for a column of a Parquet file at an address."""
+_MOST_INDEX: Final = 64 << 20
+"""Bytes before the footer of a Parquet file that are searched for the end of another file."""
+_END_OF_STREAM: Final = 8
+"""Bytes of the mark at the end of an Arrow stream: no message follows."""
+_END_OF_FILE: Final = 128
+"""Most bytes of this mark and of padding before the footer of an Arrow file."""
 
 
 @contextmanager
@@ -84,6 +92,10 @@ class _ArrowSchema:
     written: frozenset[str] = frozenset()
     spool = False
 
+    def warnings(self) -> list[str]:
+        """Return no warnings, see ``Source.warnings``."""
+        return []
+
     def _use(self, schema: Any) -> None:
         self.names: tuple[str, ...] = tuple(schema.names)
         self.types: tuple[Any, ...] = tuple(map(_without_views, schema.types))
@@ -100,17 +112,26 @@ def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
 
 
 class ParquetSource(_ArrowSchema):
-    """One Parquet file: a ``sources.source.Source``."""
+    """One Parquet file: a ``sources.source.Source``.
+
+    Pages that were written with a checksum are checked.
+
+    Raises
+    ------
+    DataError
+        If it is damaged, or several files were joined to one.
+    """
 
     def __init__(self, path: str) -> None:
         self.label = repr(path)
         self.path: str | None = path
-        with self._file() as file:
+        with self._file() as (file, raw):
             self._use(file.schema_arrow)
             self.n_rows: int | None = file.metadata.num_rows
+            _refuse_joined(raw, file.metadata, self.label)
 
     @contextmanager
-    def _file(self, as_codes: Sequence[str] = ()) -> Iterator[Any]:
+    def _file(self, as_codes: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
         # Buffered reads of single pages: pre_buffer would load whole row groups.
         with (
             translated(self.label, "a Parquet file"),
@@ -120,9 +141,10 @@ class ParquetSource(_ArrowSchema):
                 pre_buffer=False,
                 buffer_size=_REMOTE_BUFFER if is_address(self.path) else 1 << 20,
                 read_dictionary=list(as_codes),
+                page_checksum_verification=True,
             ) as file,
         ):
-            yield file
+            yield file, raw
 
     def batches(
         self,
@@ -139,10 +161,38 @@ class ParquetSource(_ArrowSchema):
         yield from ahead(self._decoded(list(columns), rows, as_codes))
 
     def _decoded(self, columns: list[str], rows: int, as_codes: list[str]) -> Generator[Any]:
-        with self._file(as_codes) as file:
+        with self._file(as_codes) as (file, _):
             for batch in file.iter_batches(rows, columns=columns):
                 # The reader takes "a" to mean the column "a.b" as well.
                 yield _plain(batch.select(columns))
+
+
+def _refuse_joined(raw: Any, metadata: Any, label: str) -> None:
+    """Refuse Parquet files joined one after the other.
+
+    Only the last footer would be read, and with it bytes of the first file.
+    """
+    size = raw.seek(0, io.SEEK_END)
+    raw.seek(size - 8)
+    end, groups = size - 8 - int.from_bytes(raw.read(4), "little"), metadata.num_row_groups
+    last = 4
+    for index in range(metadata.num_columns if groups else 0):
+        column = metadata.row_group(groups - 1).column(index)
+        first = column.dictionary_page_offset or column.data_page_offset
+        last = max(last, first + column.total_compressed_size)
+    # Indexes and filters lie between the last page and the footer, or all of the first files.
+    between = end - last
+    start = max(0, between - _MOST_INDEX)
+    raw.seek(start)
+    if between > 0 and b"PAR1PAR1" in raw.read(between + 4 - start):
+        raise _joined(label, "Parquet files")
+
+
+def _joined(label: str, what: str) -> DataError:
+    return DataError(
+        f"expected one table in {label}, found several {what} one after the other, of which one "
+        "would be read: give each as a file of its own"
+    )
 
 
 class IpcSource(_ArrowSchema):
@@ -150,6 +200,12 @@ class IpcSource(_ArrowSchema):
 
     The file is memory-mapped, so that a record batch of any size can be read slice by
     slice; only a compressed batch, or one at an address, must fit into memory.
+
+    Raises
+    ------
+    DataError
+        If it is damaged, several files were joined to one, or in a read if a stream has no end
+        mark.
     """
 
     n_rows: int | None = None
@@ -157,11 +213,13 @@ class IpcSource(_ArrowSchema):
     def __init__(self, path: str) -> None:
         self.label = repr(path)
         self.path: str | None = path
-        with self._reader() as (reader, _):
+        with self._reader() as (reader, source, _):
             self._use(reader.schema)
+            if isinstance(reader, pa.ipc.RecordBatchFileReader):
+                _refuse_joined_arrow(source, self.label)
 
     @contextmanager
-    def _reader(self) -> Iterator[tuple[Any, mmap.mmap | None]]:
+    def _reader(self) -> Iterator[tuple[Any, Any, mmap.mmap | None]]:
         # Without included_fields: with it Arrow copies the arrays instead of mapping them.
         with translated(self.label, "an Arrow file"), open_input(self.path or "") as file:
             mapped, source = None, file
@@ -169,8 +227,8 @@ class IpcSource(_ArrowSchema):
             file.seek(0)
             if not is_address(self.path):
                 mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                source = pa.py_buffer(mapped)
-            yield (pa.ipc.open_file if whole else pa.ipc.open_stream)(source), mapped
+                source = pa.BufferReader(pa.py_buffer(mapped))
+            yield (pa.ipc.open_file if whole else pa.ipc.open_stream)(source), source, mapped
 
     def batches(
         self,
@@ -181,8 +239,8 @@ class IpcSource(_ArrowSchema):
         levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows, each valid until the next one."""
-        with self._reader() as (reader, mapped):
-            for batch in _record_batches(reader):
+        with self._reader() as (reader, source, mapped):
+            for batch in _record_batches(reader, source, self.label):
                 batch.validate()
                 chosen = batch.select(list(columns))
                 for start in range(0, batch.num_rows, rows):
@@ -192,12 +250,53 @@ class IpcSource(_ArrowSchema):
                         mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _record_batches(reader: Any) -> Iterator[Any]:
+def _record_batches(reader: Any, source: Any, label: str) -> Iterator[Any]:
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         for index in range(reader.num_record_batches):
             yield reader.get_batch(index)
-    else:
-        yield from reader
+        return
+    at = source.tell()
+    for batch in reader:
+        at = source.tell()
+        yield batch
+    end = source.tell()
+    if end - at != _END_OF_STREAM:
+        raise DataError(
+            f"expected the end mark of an Arrow stream in {label}, found the end of the file "
+            "without it, as if it were cut: write it again, and close the writer"
+        )
+    if source.seek(0, io.SEEK_END) > end:
+        raise _joined(label, "Arrow streams")
+
+
+def _refuse_joined_arrow(source: Any, label: str) -> None:
+    """Refuse Arrow files joined one after the other: only the last footer would be read.
+
+    It says where each batch is, counted from the start of its own file; between the last one and
+    the footer there is an end mark, or all of the first files. The layout is that of ``File.fbs``
+    and of the binary form of FlatBuffers.
+    """
+    end = source.seek(0, io.SEEK_END) - 10
+    source.seek(end)
+    length = int.from_bytes(source.read(4), "little")
+    source.seek(end - length)
+    footer = source.read(length)
+
+    def number(place: int, form: str) -> int:
+        found: int = struct.unpack_from(form, footer, place)[0]
+        return found
+
+    root = number(0, "<I")
+    fields = root - number(root, "<i")
+    last = 0
+    for place in (8, 10):  # dictionaries, record batches
+        offset = number(fields + place, "<H") if place < number(fields, "<H") else 0
+        blocks = root + offset + number(root + offset, "<I") if offset else 0
+        for index in range(number(blocks, "<I") if offset else 0):
+            start, header, body = struct.unpack_from("<qi4xq", footer, blocks + 4 + 24 * index)
+            last = max(last, start + header + body)
+    if last and end - length - last > _END_OF_FILE:
+        raise _joined(label, "Arrow files")
 
 
 def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -209,6 +308,19 @@ def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
                 f"{type(values).__name__}: give a list or an array"
             )
     return dict(table)
+
+
+def _stream_of(table: Any) -> Any:
+    """Return the stream of record batches of a table; an error of its program is no defect."""
+    try:
+        return pa.RecordBatchReader.from_stream(table)
+    except (pa.ArrowException, StreammcError, OSError):
+        raise
+    except Exception as error:
+        raise DataError(
+            f"expected a table that gives a stream of Arrow, found {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}; read it into a table first, pyarrow.table(...)"
+        ) from error
 
 
 class MemorySource(_ArrowSchema):
@@ -238,7 +350,7 @@ class MemorySource(_ArrowSchema):
                     f"expected different column names in the table, found {name!r} "
                     "twice: rename one"
                 )
-            reader: Any = pa.RecordBatchReader.from_stream(table)
+            reader: Any = _stream_of(table)
             # Any other object may be exhausted after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]
             whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")

@@ -4,17 +4,22 @@ Arrow infers types from the first block; every number is then read as float64, s
 column may turn from integers to decimals anywhere in the file. A value that is not a number
 stops the reader, which does not give its place; :meth:`CsvSource.batches` with ``text``
 gives the same rows as text, to find it.
+
+A quoted value may have line breaks and separators in it, so that two stray quotes make one value
+of the lines between them. Lines are counted while they are read; where there are more than rows,
+such values are looked for in one more pass.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from streammc.errors import DataError, StreammcError
@@ -32,6 +37,34 @@ _DECIMAL: Final = re.compile(r"^[+-]?(\d*\.\d+|\d+\.?)([eE][+-]?\d+)?$")
 
 class NotANumberError(Exception):
     """A CSV value that cannot be read as a number."""
+
+
+def _shortest(array: Any) -> Any:
+    """Return texts without zeros at the end of decimals: ``7.0`` as ``7``."""
+    array = pc.replace_substring_regex(array, r"^(\s*[+-]?[0-9]+)\.0*$", r"\1")
+    return pc.replace_substring_regex(array, r"^(\s*[+-]?[0-9]*\.[0-9]*[1-9])0+$", r"\1")
+
+
+class _CountedLines:
+    """A stream of bytes that counts its line ends as it is read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._before = b""
+        self.count = 0
+        self.closed = False
+
+    def read(self, size: int) -> bytes:
+        content: bytes = self._stream.read(size)
+        self.count += content.count(b"\n")
+        if b"\r" in content or self._before == b"\r":
+            self.count += content.count(b"\r") - content.count(b"\r\n")
+            self.count -= self._before == b"\r" and content.startswith(b"\n")
+        self._before = content[-1:]
+        return content
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class CsvSource:
@@ -58,6 +91,8 @@ class CsvSource:
         self.label = repr(path)
         self.path: str | None = path
         self._raw: list[str] = []
+        self._more_lines = False
+        """Whether the last pass found more lines than rows."""
         header = self._header()
         self._delimiter = max(",\t;|", key=header.count)
         self._single = self._delimiter not in header
@@ -74,6 +109,7 @@ class CsvSource:
         self.written = frozenset(self.names)
         self.integers = self._named(pa.types.is_integer)
         self.booleans = self._named(pa.types.is_boolean)
+        self._decimals = self._named(pa.types.is_floating)
         # Distinct integers are accepted as names: pandas numbers the columns of a matrix.
         numbers = all(_DECIMAL.match(name) for name in self.names)
         if numbers and (
@@ -93,6 +129,9 @@ class CsvSource:
     ) -> Iterator[Any]:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
+        With the names of columns as ``text``, numbers of a column of decimals are without zeros at
+        the end: pandas writes integers as ``7.0`` beside missing values.
+
         Raises
         ------
         NotANumberError
@@ -108,17 +147,65 @@ class CsvSource:
             number = pa.bool_() if name in self.booleans else pa.float64()
             as_text = text if isinstance(text, bool) else name in text
             types[raw[name]] = pa.binary() if as_text else number
+        decimals = frozenset() if isinstance(text, bool) else text & self._decimals
         last = self._raw[-1]
         if last not in wanted:  # only to check its last value
             wanted.append(last)
             types[last] = pa.binary()
-        tail = None
-        with self._translated(), self._reader(types, wanted) as reader:
+        tail, read = None, 1  # with the header
+        with (
+            self._translated(),
+            self._open() as stream,
+            self._parsed(lines := _CountedLines(stream), types, wanted) as reader,
+        ):
             for batch in reader:
                 if batch.num_rows:
+                    read += batch.num_rows
                     tail = batch.column(wanted.index(last))[-1].as_py()
-                    yield batch.select(list(range(len(columns)))).rename_columns(list(columns))
+                    arrays = [
+                        _shortest(batch.column(index)) if name in decimals else batch.column(index)
+                        for index, name in enumerate(columns)
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         self._check_tail(tail)
+        self._more_lines = lines.count > read
+
+    def warnings(self) -> list[str]:
+        """Return the warning about quoted values of the last pass that may have lost rows in them.
+
+        They are legal values; only line breaks and separators together may be rows.
+        """
+        if not self._more_lines:
+            return []
+        count, breaks, before = 0, 0, 0
+        first: tuple[int, bytes] | None = None
+        types = dict.fromkeys(self._raw, pa.binary())
+        with self._translated(), self._reader(types, None) as reader:
+            for batch in reader:
+                for column in batch.columns:
+                    broken = pc.match_substring_regex(column, "[\r\n]")
+                    if not self._single:
+                        broken = pc.and_(broken, pc.match_substring(column, self._delimiter))
+                    rows = pc.indices_nonzero(pc.fill_null(broken, False)).to_pylist()
+                    values = [column[row].as_py() for row in rows]
+                    count += len(rows)
+                    breaks += sum(len(re.split(b"\r\n?|\n", value)) - 1 for value in values)
+                    if rows and (first is None or before + rows[0] < first[0]):
+                        first = before + rows[0], values[0]
+                before += batch.num_rows
+        if first is None:
+            return []
+        row, value = first
+        start = b'"' + re.split(b"[\r\n]", value)[0].replace(b'"', b'""')
+        line = self._line(lambda content: start in content, row + 2)
+        shown = "1 quoted value" if count == 1 else f"{count:,} quoted values"
+        inside = "1 line break" if breaks == 1 else f"{breaks:,} line breaks"
+        inside = inside if self._single else f"separators and {inside}"
+        return [
+            f"{self.label} has {shown} with {inside} inside, the first in line "
+            f"{line}: if a quote there is a stray one, the rows between it and the next are lost; "
+            "correct the file, unless it is meant"
+        ]
 
     def _named(self, test: Any) -> frozenset[str]:
         pairs = zip(self.names, self.types, strict=True)
@@ -140,24 +227,28 @@ class CsvSource:
     def _reader(
         self, types: dict[str, Any], wanted: list[str] | None, on_ragged: Any = None
     ) -> Iterator[Any]:
-        with self._open() as stream:
-            # Arrow numbers the rows for the handler only when it uses one thread.
-            reader = csv.open_csv(
-                stream,
-                csv.ReadOptions(block_size=self._block, use_threads=on_ragged is None),
-                csv.ParseOptions(
-                    delimiter=self._delimiter,
-                    newlines_in_values=True,
-                    # In a single column a blank line is a missing value.
-                    ignore_empty_lines=not self._single,
-                    invalid_row_handler=on_ragged,
-                ),
-                csv.ConvertOptions(
-                    column_types=types, include_columns=wanted, strings_can_be_null=True
-                ),
-            )
-            with reader:
-                yield reader
+        with self._open() as stream, self._parsed(stream, types, wanted, on_ragged) as reader:
+            yield reader
+
+    def _parsed(
+        self, stream: Any, types: dict[str, Any], wanted: list[str] | None, on_ragged: Any = None
+    ) -> Any:
+        """Return the reader of a stream of bytes."""
+        # Arrow numbers the rows for the handler only when it uses one thread.
+        return csv.open_csv(
+            stream,
+            csv.ReadOptions(block_size=self._block, use_threads=on_ragged is None),
+            csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                # In a single column a blank line is a missing value.
+                ignore_empty_lines=not self._single,
+                invalid_row_handler=on_ragged,
+            ),
+            csv.ConvertOptions(
+                column_types=types, include_columns=wanted, strings_can_be_null=True
+            ),
+        )
 
     def _header(self) -> str:
         """Return the header line, at most 64 kB, with quoted text removed."""
@@ -218,18 +309,21 @@ class CsvSource:
         if not bad:
             return self._wrong("lines of equal length", "unequal ones")
         row = bad[0]
-        line = self._line(row.text, row.number or 1)
+        wanted = row.text.split("\n", 1)[0].rstrip("\r").encode()
+        line = self._line(lambda content: content == wanted, row.number or 1)
         return DataError(
             f"expected {row.expected_columns} columns in line {line} of {self.label}, as in its "
             f"header, found {row.actual_columns}: correct the line"
         )
 
-    def _line(self, text: str, number: int) -> int:
-        """Return the line number in the file; Arrow's ``number`` does not count blank lines."""
-        wanted = text.split("\n", 1)[0].rstrip("\r").encode()
+    def _line(self, wanted: Callable[[bytes], bool], number: int) -> int:
+        """Return the number of the first line that is wanted, from ``number`` on.
+
+        Arrow's own numbers do not count blank lines.
+        """
         with self._open() as stream, io.BufferedReader(stream) as lines:
             for line, content in enumerate(lines, 1):
-                if line >= number and content.rstrip(b"\r\n") == wanted:
+                if line >= number and wanted(content.rstrip(b"\r\n")):
                     return line
         return number
 

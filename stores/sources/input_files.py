@@ -13,11 +13,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
-from streammc.errors import ConfigError, DataError, MissingError
+from streammc.errors import AccessError, ConfigError, DataError, MissingError, StoreError
 from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.format.objects import local_path
 from streammc.trace.file_stamp import FileStamp, file_stamp
@@ -27,6 +28,16 @@ from streammc.trace.local_path import is_address
 _PATTERN: Final = re.compile(r"[*?\[]")
 _ESCAPED: Final = re.compile(r"\[([*?\[])\]")
 """Character of a name as ``glob.escape`` writes it."""
+_DUCKDB: Final = "DuckDB, COPY (FROM {}_scan('{{}}')) TO 'table.parquet', or in Python with {}"
+_LOGS: Final = {
+    "_delta_log": ("a Delta table", _DUCKDB.format("delta", "deltalake")),
+    "metadata": ("an Iceberg table", _DUCKDB.format("iceberg", "pyiceberg")),
+    ".hoodie": ("a Hudi table", "Spark, spark.read.format('hudi')"),
+    "_spark_metadata": ("the output of a Spark stream", "Spark, spark.read"),
+}
+"""Folder of a log that says which files of a table count, and what reads such a table."""
+_ICEBERG: Final = ".metadata.json"
+"""In the names of files that tell the folder ``metadata`` of an Iceberg table from others."""
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _STREAM_BYTES: Final = 4 << 20
 
@@ -78,6 +89,85 @@ def input_files(path: str | bytes) -> list[InputFile]:
     if not found:
         raise DataError(f"expected files in the directory {text!r}, found none: check the path")
     return found
+
+
+def refuse_logged(files: Sequence[InputFile], checked: set[str] | None = None) -> None:
+    """Refuse files of a table whose log says which of its files count, such as a Delta table.
+
+    Files that the log has removed, and rows that it has deleted, would be read.
+
+    Parameters
+    ----------
+    files
+        The files.
+    checked
+        Folders that have no such log in or above them; those of ``files`` are added.
+
+    Raises
+    ------
+    DataError
+        If there is such a log in a folder above a file.
+    """
+    checked = set() if checked is None else checked
+    for parent in dict.fromkeys(os.path.dirname(file.path) for file in files):
+        place: Any = store_root(parent or ".")
+        if isinstance(place, CloudFolder):
+            if not place.listable:
+                continue
+            parts = place.prefix.split("/") if place.prefix else []
+            above: Sequence[Any] = [
+                CloudFolder(place.scheme, place.bucket, "/".join(parts[:n]))
+                for n in range(len(parts), -1, -1)
+            ]
+        else:
+            above = Path(os.path.realpath(place), "file").parents
+        for folder in above:
+            if str(folder) in checked:
+                break
+            _refuse_log(folder)
+            checked.add(str(folder))
+
+
+def _refuse_log(folder: Path | CloudFolder) -> None:
+    """Raise DataError for a folder with the log of a table."""
+    for name in _logs_in(folder) if isinstance(folder, Path) else _logs_at(folder):
+        what, reader = _LOGS[name]
+        # The kernel of DuckDB's Delta extension takes addresses alone.
+        is_path = name == "_delta_log" and isinstance(folder, Path)
+        place = f"file://{folder}" if is_path else folder
+        raise DataError(
+            f"expected files that all count, found {what} at {str(folder)!r}, whose log "
+            f"{name!r} says which of its files do: read it with {reader.format(place)}, and "
+            "ingest what that gives"
+        )
+
+
+def _logs_in(folder: Path) -> list[str]:
+    """Return the logs of tables in a local folder; none where it cannot be read."""
+    found = [name for name in _LOGS if os.path.isdir(folder / name)]
+    if "metadata" in found:
+        try:
+            iceberg = any(_ICEBERG in name for name in os.listdir(folder / "metadata"))
+        except OSError:
+            iceberg = False
+        found = [name for name in found if name != "metadata" or iceberg]
+    return found
+
+
+def _logs_at(folder: CloudFolder) -> list[str]:
+    """Return the logs of tables in a folder of an object store; none where it is not allowed."""
+    from streammc.stores.cloud.requests import first_objects, read_ranges
+
+    def keys(name: str) -> list[str]:
+        try:
+            return first_objects(folder / name)
+        except (AccessError, StoreError):
+            return []
+
+    pages = read_ranges([partial(keys, name) for name in _LOGS])
+    found = dict(zip(_LOGS, pages, strict=True))
+    found["metadata"] = [key for key in found["metadata"] if _ICEBERG in key]
+    return [name for name, each in found.items() if each]
 
 
 def is_pattern(path: str) -> bool:
@@ -179,6 +269,7 @@ def _expanded(folder: Path, pattern: Sequence[str]) -> Iterator[Path]:
 
 def _in_folder(folder: str) -> list[InputFile]:
     """Return the files of a folder and of its folders ``name=value``."""
+    _refuse_log(Path(os.path.realpath(folder)))
     if os.path.lexists(os.path.join(folder, "zarr.json")):
         kind = found_at(folder)
         raise _not_a_table(folder, None if kind is None or kind.kind == STORE else kind.kind)
@@ -220,6 +311,8 @@ def _of_service(place: CloudFolder) -> list[InputFile]:
     keys = list_objects(base)
     if not pattern and "zarr.json" in keys:
         raise _not_a_table(str(place), None)
+    if not pattern:
+        _refuse_log(base)
     folders = {key.rsplit("/", n)[0] for key in keys for n in range(1, key.count("/") + 1)}
     for key in sorted(keys, key=lambda key: key.split("/")):
         below = key.split("/")

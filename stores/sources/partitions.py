@@ -78,6 +78,10 @@ class PartitionedSource:
                     arrays.append(value.take(index))
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
+    def warnings(self) -> list[str]:
+        """Return the warnings of the file, see ``Source.warnings``."""
+        return self.inner.warnings()
+
 
 def with_partitions(sources: Sequence[Source], files: Sequence[InputFile]) -> list[Source]:
     """Return the sources with the columns of the folders above their files.

@@ -42,3 +42,6 @@ class Source(Protocol):
         With ``text`` all columns, or those of these names, are returned as text; those of
         ``levels`` too, or as dictionaries of text where that is faster.
         """
+
+    def warnings(self) -> list[str]:
+        """Return the warnings about values of the last pass that may not be what they seem."""

@@ -24,6 +24,7 @@ from streammc.stores.sources.input_files import (
     input_files,
     input_stamp,
     open_input,
+    refuse_logged,
 )
 from streammc.stores.sources.memory_table import memory_source
 from streammc.stores.sources.partitions import with_partitions
@@ -112,6 +113,16 @@ class Table:
                 raise translate_input(error, source.label) from error
         self.rows_read = np.diff([*self._starts, done]).tolist()
 
+    def warnings(self) -> list[str]:
+        """Return the warnings of every source about the last pass, see ``Source.warnings``."""
+        found = []
+        for source in self.sources:
+            try:
+                found += source.warnings()
+            except OSError as error:
+                raise translate_input(error, source.label) from error
+        return found
+
     def locate(self, row: int) -> str:
         """Return the place of a row of the last pass: ``row 3 of 'a.csv', counted from 1``."""
         index = max(i for i, start in enumerate(self._starts) if start <= row)
@@ -190,9 +201,10 @@ def table_parts(sources: Any) -> list[Any]:
     Errors are those of :func:`named_files`.
     """
     found: list[Any] = []
+    checked: set[str] = set()
     several = isinstance(sources, (list, tuple)) and not isinstance(sources, InputFile)
     for item in sources if several else [sources]:
-        found += named_files(item) if isinstance(item, (str, os.PathLike)) else [item]
+        found += named_files(item, checked) if isinstance(item, (str, os.PathLike)) else [item]
     return distinct_files(found)
 
 
@@ -210,17 +222,22 @@ def translate_input(error: OSError, label: str) -> StreammcError:
     return StorageIOError(f"cannot read {label}: {reason}; check the disk")
 
 
-def named_files(item: Any) -> list[InputFile]:
+def named_files(item: Any, checked: set[str] | None = None) -> list[InputFile]:
     """Return the files that a path, pattern, folder or address names.
+
+    ``checked`` is as of :func:`refuse_logged`.
 
     Raises
     ------
     StreammcError
-        As of :func:`input_files`, with the errors of the system translated.
+        As of :func:`input_files`, with the errors of the system translated, and of
+        :func:`refuse_logged`.
     """
     path = os.fspath(item)
     try:
-        return input_files(path)
+        found = input_files(path)
+        refuse_logged(found, checked)
+        return found
     except StreammcError:
         raise
     except OSError as error:

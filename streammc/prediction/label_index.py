@@ -19,6 +19,8 @@ _NUMBER_BYTES: Final = 20
 """Length of the longest int64 as text."""
 _WHOLE: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
 """A whole number, also as a float is written."""
+_ZEROS: Final = re.compile(rb"(-?)0+([0-9]+)(?:\.0+)?")
+"""A whole number with zeros before it."""
 _TRUTHS: Final = {
     b"0": (b"False", b"false", b"FALSE"),
     b"1": (b"True", b"true", b"TRUE"),
@@ -31,7 +33,8 @@ class LabelIndex:
 
     Integers and texts are compared as texts where only one of the two tables has integers. A label
     that no group has is searched for in its other spellings: whole numbers and the same as floats
-    (``1``, ``1.0``), booleans as numbers and as texts (``1``, ``True``, ``true``). It is found if
+    (``1``, ``1.0``), booleans as numbers and as texts (``1``, ``True``, ``true``), and, where only
+    one of the two tables has integers, with zeros before a number (``1``, ``01``). It is found if
     one group has them; a group named as written comes first.
 
     Parameters
@@ -54,10 +57,13 @@ class LabelIndex:
         wanted, inverse = np.unique(as_text(labels), return_inverse=True)
         found = self._as_written(wanted)
         boolean = self._groups.n_groups <= len(_TRUTHS)
+        own = self._groups.labels(0, 1).dtype
+        numbers = own.kind != "S"
+        padded = min(own.itemsize, _NUMBER_BYTES) if not numbers and labels.dtype.kind != "S" else 0
         others = [
             (place, text)
             for place in np.flatnonzero(found == UNKNOWN).tolist()
-            for text in spellings(wanted[place], boolean)
+            for text in spellings(wanted[place], boolean, numbers, padded)
         ]
         if others:
             group = self._as_written(np.array([text for _, text in others]))
@@ -111,16 +117,29 @@ def label_text(label: Any) -> str:
     return (label.decode() if isinstance(label, bytes) else str(label))[:60]
 
 
-def spellings(label: bytes, boolean: bool) -> list[bytes]:
+def spellings(label: bytes, boolean: bool, numbers: bool = False, padded: int = 0) -> list[bytes]:
     """Return the other texts of a label that is a whole number or a boolean; else none.
 
-    ``boolean``: whether a number can be that of a boolean: the groups are not more than two.
+    Parameters
+    ----------
+    label
+        The label as it is written.
+    boolean
+        Whether a number can be that of a boolean: the groups are not more than two.
+    numbers
+        Whether the labels of the groups are integers, so that ``01`` is 1.
+    padded
+        Longest text of a label of the groups, if 1 may be written ``01`` there; else 0.
     """
+    zeros = _ZEROS.fullmatch(label) if numbers else None
+    if zeros is not None:
+        return [b"%d" % int(zeros[1] + zeros[2])]
     whole = _WHOLE.fullmatch(label)
     texts: list[bytes] = []
     if whole is not None:
         number = b"0" if whole[1] == b"-0" else whole[1]
         texts = [number, number + b".0", *_TRUTHS.get(number, ())]
+        texts += [number.zfill(width) for width in range(len(number) + 1, padded + 1)]
     for number, truths in _TRUTHS.items():
         if label in truths:
             texts = [*truths, *([number] if boolean else [])]

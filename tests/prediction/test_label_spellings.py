@@ -74,6 +74,16 @@ def test_a_label_as_written_comes_before_other_spellings_of_it():
     assert own[index.find(np.array([2]))[0]] == "2.0"
 
 
+def test_zeros_before_a_number_matter_only_between_texts():
+    numbers, own = index_of(np.array([1, 7, 10]))
+    found = numbers.find(np.array([b"01", b"007", b"10", b"010", b"011", b"07.0", b"0x7"]))
+    assert [own[k] if k >= 0 else None for k in found] == [1, 7, 10, 10, None, 7, None]
+    texts, own = index_of(np.array(["01", "07", "10", "1", "004", "04"]))
+    found = texts.find(np.array([1, 7, 10, 4, -1]))
+    assert [own[k] if k >= 0 else None for k in found] == ["1", "07", "10", None, None]
+    assert texts.find(np.array([b"7", b"007"])).tolist() == [-1, -1]
+
+
 def test_the_number_of_a_boolean_is_that_of_at_most_two_groups():
     two, own = index_of(np.array([0, 1]))
     found = two.find(np.array([b"True", b"FALSE", b"1.0", b"-0.0"]))

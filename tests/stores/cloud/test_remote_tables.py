@@ -79,6 +79,28 @@ def test_partitions_at_an_address_are_columns(bucket: Bucket, tmp_path: Path) ->
         open_table(bucket.address)
 
 
+@pytest.mark.parametrize(
+    ("log", "what"),
+    [
+        ("_delta_log/00000000000000000000.json", "a Delta table"),
+        ("metadata/v1.metadata.json", "an Iceberg table"),
+    ],
+)
+def test_files_of_a_table_with_a_log_at_an_address_are_refused(
+    log: str, what: str, bucket: Bucket
+) -> None:
+    put(bucket, "lake/t/year=2024/a.parquet", as_bytes(part(1), "parquet"))
+    open_table(f"{bucket.address}/lake/t")
+    put(bucket, f"lake/t/{log}", b"{}")
+    put(bucket, "lake/other/_delta_log", b"an object")
+    for given in ("", "/year=2024", "/*/*.parquet", "/year=2024/a.parquet"):
+        with pytest.raises(DataError, match=f"found {what} at '{bucket.address}/lake/t'"):
+            open_table(f"{bucket.address}/lake/t{given}")
+    put(bucket, "lake/metadata/v1.json", b"{}")
+    put(bucket, "lake/u/a.parquet", as_bytes(part(1), "parquet"))
+    open_table(f"{bucket.address}/lake/u")
+
+
 def test_a_store_at_an_address_is_made_from_a_table_at_one(bucket: Bucket) -> None:
     put(bucket, "t/a.parquet", as_bytes(part(1), "parquet"))
     report = ingest(f"{bucket.address}/t/*", f"{bucket.address}/s.zarr", layout="cloud", **OPTIONS)

@@ -68,9 +68,17 @@ def test_rows_to_predict_are_text_where_the_store_has_text(tmp_path: Path) -> No
 
 def test_a_new_level_that_looks_like_a_number_is_refused(tmp_path: Path) -> None:
     ingest(write(tmp_path / "a.csv", ["1", "2", "a"], 300, 1), tmp_path / "s.zarr", formula="y ~ g")
-    for level in ("3", "1.0", "02"):
+    for level in ("3", "1.5", "02"):
         with pytest.raises(DataError, match="levels that were there when the formula was fitted"):
             append(write(tmp_path / "b.csv", ["1", level], 40, 2), tmp_path / "s.zarr")
+
+
+def test_a_whole_number_of_a_column_of_decimals_is_its_level(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    ingest(write(tmp_path / "a.csv", ["1", "2", "a"], 300, 1), path, formula="y ~ g", shuffle=False)
+    append(write(tmp_path / "b.csv", ["1.0", "2.0"], 40, 2), path)
+    append(write(tmp_path / "c.csv", ["1", "2"], 40, 2), path)
+    np.testing.assert_array_equal(design(path, 300)[:40], design(path, 340))
 
 
 def test_numbers_of_a_formula_stay_numbers(tmp_path: Path) -> None:

@@ -250,3 +250,45 @@ def test_an_empty_folder_and_a_store_are_refused(tmp_path: Path) -> None:
 def test_a_pattern_on_a_web_server_is_refused() -> None:
     with pytest.raises(ConfigError, match="found the pattern 'https://host/t/"):
         open_table("https://host/t/*.parquet")
+
+
+LOGS = {
+    "Delta table": "_delta_log/00000000000000000000.json",
+    "Iceberg table": "metadata/00000-1b3a.metadata.json",
+    "Hudi table": ".hoodie/hoodie.properties",
+    "Spark stream": "_spark_metadata/0",
+}
+
+
+def logged(folder: Path, kind: str) -> Path:
+    """Write a table whose log has removed one of its two files."""
+    inside = "data/" if kind == "Iceberg table" else ""
+    write(folder, f"{inside}year=2023/a.parquet", f"{inside}year=2024/b.parquet")
+    (folder / LOGS[kind]).parent.mkdir()
+    (folder / LOGS[kind]).write_text('{"remove": {"path": "year=2023/a.parquet"}}\n')
+    return folder / inside
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_files_of_a_table_with_a_log_are_refused_with_what_reads_them(
+    kind: str, tmp_path: Path
+) -> None:
+    data = logged(tmp_path / "t", kind)
+    (tmp_path / "link").symlink_to(data)
+    given = [data, data / "year=2024", data / "*" / "*.parquet", data / "year=2024" / "b.parquet"]
+    given += [tmp_path / "t", tmp_path / "link", [data / "year=2023" / "a.parquet"]]
+    reader = "DuckDB, COPY" if kind in ("Delta table", "Iceberg table") else "Spark, spark.read"
+    for each in given:
+        found = rf"{kind} at '{tmp_path / 't'}', whose log .* read it with {reader}"
+        with pytest.raises(DataError, match=found) as caught:
+            open_table(each)
+        assert 65 == caught.value.exit_code
+
+
+def test_other_folders_of_these_names_are_no_logs(tmp_path: Path) -> None:
+    write(tmp_path / "t", "year=2023/a.parquet")
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "notes.json").write_text("{}")
+    (tmp_path / "t" / "_delta_log").write_text("a file")
+    (tmp_path / "other" / "_delta_log").mkdir(parents=True)
+    assert 60 == read(tmp_path / "t").num_rows

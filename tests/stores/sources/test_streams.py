@@ -73,3 +73,13 @@ def test_a_relation_of_duckdb_is_ingested(tmp_path: Path) -> None:
     relation = duckdb.sql("SELECT i % 7 AS x, i % 2 AS y FROM range(500) t(i)")
     report = ingest(relation, tmp_path / "s.zarr", response="y")
     assert (500, ["Intercept", "x"]) == (report["n_rows"], report["features"])
+
+
+def test_two_relations_of_one_connection_are_one_line() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        pair = [connection.sql("SELECT i AS x, i % 2 AS y FROM range(9) t(i)") for _ in range(2)]
+        with pytest.raises(DataError, match=r"that gives a stream of Arrow.*pyarrow\.table"):
+            from_table(pair, response="y")
+        tables = [each.to_arrow_table() for each in pair]
+    assert 18 == from_table(tables, response="y").n_rows
