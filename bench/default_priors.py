@@ -221,7 +221,8 @@ def fitted(frame: pd.DataFrame, formula: str, family: str, standardize: bool, se
     """Return mean and sd of the linear predictor of up to 200 rows, by a run."""
     store = ingested(frame, f"y ~ {formula}", standardize=standardize)
     model = streammc.registry.model(family)()
-    run = streammc.sample(store, model, draws=2000, chains=4, seed=seed)
+    draws = 10_000 if len(frame) < 10_000 else 3000  # errors of sds are a fifth of the bound
+    run = streammc.sample(store, model, draws=draws, chains=4, seed=seed, audit=False)
     rows = draw_subset(store, 2**24)
     beta = run["posterior"]["beta"].values.reshape(-1, store.n_features)
     eta = beta @ rows.X[:200].T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from streammc.control_variates import compute, resolved
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.tempered import tempered
 from streammc.models import user
-from streammc.priors import NamedPriors, by_name, from_description, normal, scaled, text
+from streammc.priors import NamedPriors, by_name, from_description, gamma, normal, scaled, text
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
 from streammc.samplers.common.request import RunRequest
@@ -197,3 +198,22 @@ def test_mixtures_far_from_zero_are_not_decided_by_the_prior() -> None:
     low, high = models.gaussian_mixture_free().constrain(cv.theta_star)[:2]
     assert x[:100].mean() == pytest.approx(low, abs=500.0)
     assert x[100:].mean() == pytest.approx(high, abs=500.0)
+
+
+def test_draws_that_a_default_prior_decides_about_are_not_trusted() -> None:
+    y = np.random.default_rng(0).normal(size=100)  # any number of degrees of freedom fits
+    store = from_arrays(np.ones((100, 1)), y, feature_names=["Intercept"])
+    settings = {"draws": 2000, "seed": 1, "sampler": hmc()}
+    decided = streammc.sample(store, models.student_t(), **settings).attrs["verdict"]
+    assert decided.startswith("Take these draws with care, for one reason: the default prior ")
+    assert "decides about nu" in decided
+    given = models.student_t({"nu": gamma(2.0, 0.1)})
+    stated = streammc.sample(store, given, **settings)
+    assert stated.attrs["verdict"].startswith("These draws can be trusted")
+    (note,) = json.loads(stated.attrs["summary"])["notes"]
+    assert "the prior that was given decides about nu" in note
+    assert (
+        streammc.sample(store, models.gaussian(), **settings)
+        .attrs["verdict"]
+        .startswith("These draws can be trusted")
+    )

@@ -12,11 +12,12 @@ from scipy.special import ndtr, stdtrit
 
 from streammc.control_variates.mode.modes import apart
 from streammc.control_variates.mode.newton import Objective, Point, maximise
-from streammc.control_variates.mode.starts import without_prior
+from streammc.control_variates.mode.starts import UNFELT, without_prior
 from streammc.control_variates.mode.weak_directions import names_of
 from streammc.errors import ModelError
 from streammc.models.stated_model import StatedModel
 from streammc.numerics.prior import (
+    COLUMNS,
     HALF_NORMAL,
     JOINT_NORMAL,
     KIND,
@@ -25,9 +26,10 @@ from streammc.numerics.prior import (
     SCALE,
     log_prior,
     prior_precision,
+    put,
     smooth,
 )
-from streammc.priors import NamedPriors
+from streammc.priors import NamedPriors, normal
 from streammc.priors.densities import CORRELATION, POSITIVE
 from streammc.protocols import Index, Matrix, Model, Vector
 
@@ -102,6 +104,8 @@ LARGEST_SHARE: Final = 0.1
 """Part of the information on a parameter above which its prior is said to decide about it."""
 LARGEST_SHIFT: Final = 0.25
 """Shift of a parameter by its prior, in posterior standard deviations, likewise."""
+_NEARLY_ALL: Final = 0.9
+"""Part of the information above which the rows are said to have no estimate."""
 _FAR: Final = 20.0
 """Posterior standard deviations beyond which an estimate of the rows alone has run away."""
 
@@ -147,42 +151,39 @@ def prior_influence(
     if isinstance(model, StatedModel):
         stated = model.positive_flags(labels)
         flags[: len(stated)] = stated
-    slope = np.zeros_like(at.theta)
-    log_prior(at.theta, smooth(table), slope)
-    # A flat prior of v = exp(theta), or of v = tanh(theta), is its Jacobian in theta.
-    slope -= np.where(flags == POSITIVE, 1.0, 0.0)
-    slope += np.where(flags == CORRELATION, 2.0 * np.tanh(at.theta), 0.0)
-    precision = prior_precision(at.theta, smooth(table))
-    share, turned = np.linalg.eigh(at.factor.T @ precision @ at.factor)
-    turned, rest = at.factor @ turned, np.maximum(1.0 - share, 1e-12)
-    sd = np.sqrt(np.sum(turned**2, axis=1))
-    part = 1.0 - sd**2 / np.sum(turned**2 / rest, axis=1)
-    alone = at.theta - turned @ ((turned.T @ slope) / rest)
-    found = np.flatnonzero((part > LARGEST_SHARE) & (np.abs(alone - at.theta) > LARGEST_SHIFT * sd))
-    if not len(found):
-        return [], []
-    if likelihood is not None:
-        alone = _alone(model, at, table, likelihood, sd)
-    with np.errstate(invalid="ignore", over="ignore"):
-        shift = np.abs(alone - at.theta) / sd
-        gone = ~(shift < _FAR)
-        values = [model.constrain(theta) / units for theta in (at.theta, alone)]
-    found = found[np.where(gone[found], not weak, shift[found] > LARGEST_SHIFT)]
     default = _are_defaults(model, labels, flags)
-    lines = []
-    for named in (found[default[found]], found[~default[found]]):
+    # Of a flat prior of v = exp(theta), or of v = tanh(theta), the slope in theta: its Jacobian.
+    flat = np.where(flags == CORRELATION, -2.0 * np.tanh(at.theta), flags == POSITIVE)
+    slope = -flat
+    log_prior(at.theta, smooth(table), slope)
+    precision = prior_precision(at.theta, smooth(table))
+    lines: list[list[str]] = []
+    for own in (default, ~default):
         lines.append([])
-        if len(named):
-            j = named[int(np.argmax(np.where(gone[named], 0.0, shift[named]) + part[named]))]
-            strong = np.zeros(len(labels))
-            strong[named] = part[named]
-            moved = f"moves it by {shift[j]:.2g} sd, to {values[0][j]:.3g} from {values[1][j]:.3g}"
-            if gone[j]:
-                moved = f"keeps it at {values[0][j]:.3g}, where the rows alone have no estimate"
-            lines[-1].append(
-                f"{names_of(labels, strong)}: the prior supplies {part[j]:.0%} of the information "
-                f"on {labels[j]}, and {moved}"
-            )
+        part, alone = _beside_rows(at, np.outer(own, own) * precision, own * slope)
+        sd = np.sqrt(np.sum(at.factor**2, axis=1))
+        shift = np.abs(alone - at.theta) / sd
+        found = np.flatnonzero((part > LARGEST_SHARE) & (shift > LARGEST_SHIFT))
+        if len(found) and likelihood is not None:
+            alone = _without(at, np.flatnonzero(own), table, flat, likelihood, alone)
+        with np.errstate(invalid="ignore", over="ignore"):
+            shift = np.abs(alone - at.theta) / sd
+            gone = ~(shift < _FAR) | (part > _NEARLY_ALL)
+            values = [model.constrain(theta) / units for theta in (at.theta, alone)]
+        found = found[np.where(gone[found], not weak, shift[found] > LARGEST_SHIFT)]
+        if not len(found):
+            continue
+        worst = found[int(np.argmax(np.where(gone[found], 0.0, shift[found]) + part[found]))]
+        strong = np.zeros(len(labels))
+        strong[found] = part[found]
+        moved = f"moves it by {shift[worst]:.2g} sd, to {values[0][worst]:.3g} from "
+        moved += f"{values[1][worst]:.3g}"
+        if gone[worst]:
+            moved = f"keeps it at {values[0][worst]:.3g}, where the rows alone have no estimate"
+        lines[-1].append(
+            f"{names_of(labels, strong)}: it supplies {part[worst]:.0%} of the information on "
+            f"{labels[worst]}, and {moved}"
+        )
     advice = "merge rare levels, leave columns out, or state the prior that you mean (--prior)"
     return (
         [f"the default prior decides about {line}; {advice}" for line in lines[0]],
@@ -190,15 +191,35 @@ def prior_influence(
     )
 
 
-def _alone(model: Model, at: Point, table: Matrix, likelihood: Objective, sd: Vector) -> Vector:
-    """Return the mode (d,) of the likelihood alone, NaN where it is nowhere or anywhere."""
-    flat = without_prior(model, at.theta, at.factor, table, likelihood)
+def _beside_rows(at: Point, precision: Matrix, slope: Vector) -> tuple[Vector, Vector]:
+    """Return the parts (d,) of a prior in the information, and the mode without it, to first order.
+
+    ``precision`` and ``slope`` are those of the log prior density at ``theta_star``.
+    """
+    share, turned = np.linalg.eigh(at.factor.T @ precision @ at.factor)
+    turned, rest = at.factor @ turned, np.maximum(1.0 - share, 1e-12)
+    part = 1.0 - np.sum(turned**2, axis=1) / np.sum(turned**2 / rest, axis=1)
+    return part, at.theta - turned @ ((turned.T @ slope) / rest)
+
+
+def _without(
+    at: Point, own: Index, table: Matrix, flat: Vector, likelihood: Objective, first: Vector
+) -> Vector:
+    """Return the mode (d,) without some of the priors, NaN where it is nowhere or anywhere.
+
+    They become normal priors too wide to be felt, with the slope ``flat`` at ``theta_star``. Where
+    no mode is found, it is the ``first``.
+    """
+    sd = np.sqrt(np.sum(at.factor**2, axis=1))
+    wide, out = UNFELT * sd[own], table.copy()
+    centre = at.theta[own] + flat[own] * wide**2
+    rows = [normal(s, location=t).table(("",))[0] for s, t in zip(wide, centre, strict=True)]
+    put(out, own, np.reshape(rows, (-1, COLUMNS)))
     try:
-        free = maximise(likelihood, at.theta, flat, max_iterations=_ITERATIONS)
+        free = maximise(likelihood, at.theta, out, max_iterations=_ITERATIONS)
     except ModelError:
-        return np.full_like(at.theta, np.nan)
-    wide = np.sqrt(np.sum(free.factor**2, axis=1)) > _FAR * sd
-    return np.where(wide, np.nan, free.theta)
+        return first
+    return np.where(np.sum(free.factor**2, axis=1) > (_FAR * sd) ** 2, np.nan, free.theta)
 
 
 def _are_defaults(model: Model, labels: Sequence[str], flags: Index) -> NDArray[np.bool_]:

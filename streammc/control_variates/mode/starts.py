@@ -50,7 +50,8 @@ _WIDE: Final = 10.0
 """Laplace standard deviations of the dispersed draws around the first mode."""
 _LADDER: Final = (-4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Trial shifts of a log scale."""
-_UNFELT: Final = 1e4
+UNFELT: Final = 1e4
+"""Posterior standard deviations of a normal prior that is not felt."""
 _ITERATIONS: Final = 50
 
 
@@ -124,7 +125,7 @@ def without_prior(
         kept = kept[1:]
     out = table.copy()
     free = np.setdiff1d(np.flatnonzero(sd > 0.0), kept)
-    rows = [normal(_UNFELT * sd[j], location=theta[j]).table(("",))[0] for j in free]
+    rows = [normal(UNFELT * sd[j], location=theta[j]).table(("",))[0] for j in free]
     put(out, free, np.reshape(rows, (-1, COLUMNS)))
     return out
 

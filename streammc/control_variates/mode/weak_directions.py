@@ -3,7 +3,8 @@
 Minus the Hessian, scaled to a unit diagonal, has an eigenvalue of 0 for every
 combination of columns that is constant 0. Separation shows in the likelihood without the
 prior: it rises for ever as its coefficients grow, and every step of Newton's method moves
-some predictor by about 1, however many were made.
+some predictor by about 1 (by 1 / eta under a probit link), however many were made, while the
+curvature vanishes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streammc.control_variates.mode.newton import Objective, maximise
+from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.errors import ModelError
 from streammc.priors import normal
 from streammc.protocols import Matrix, Rows, Vector
@@ -21,6 +22,11 @@ LARGEST_DIMENSION = 2000
 """Above it the eigenvalues would cost more than the pass."""
 SMALLEST_EIGENVALUE = 1e-10
 LARGEST_MOVE = 0.5
+"""Move of a linear predictor by a step of Newton's method that has not converged."""
+_SLOW_MOVE = 0.05
+_VANISHED = 10.0
+"""Standard deviation of a predictor of which the rows say nothing: a slow move is one too."""
+_WIDEST = 64
 _STEPS = 8
 _SHOWN = 4
 
@@ -65,7 +71,7 @@ def weak_directions(
         )
     shares = vectors[:, known]
     step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
-    if largest_move(rows, step, n_linear) <= LARGEST_MOVE:
+    if largest_move(rows, step, n_linear)[0] <= _SLOW_MOVE:
         return lines
     # Too wide to affect a few steps; without this prior the curvature might be singular.
     wide = np.vstack(
@@ -73,10 +79,11 @@ def weak_directions(
     )
     with np.errstate(over="ignore", invalid="ignore"):
         try:
-            step = maximise(likelihood, theta, wide, max_iterations=_STEPS).step
+            alone = maximise(likelihood, theta, wide, max_iterations=_STEPS)
         except ModelError:
             return lines
-    if largest_move(rows, step, n_linear) > LARGEST_MOVE:
+    step = alone.step
+    if runs_away(rows, alone, n_linear):
         lines.append(
             "separation: some combination of columns tells the response (almost) exactly, and "
             f"the prior alone keeps {names_of(labels, np.abs(step) / sd)} from running away"
@@ -84,16 +91,32 @@ def weak_directions(
     return lines
 
 
-def largest_move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
-    """Return the largest change of a linear predictor by ``step``, over rows of some weight."""
-    largest = 0.0
+def runs_away(rows: Sequence[Rows], at: Point, n_linear: int) -> bool:
+    """Return whether the next step of Newton's method still moves the predictor of a row."""
+    largest, sd = largest_move(rows, at.step, n_linear, at.factor)
+    return largest > LARGEST_MOVE or (largest > _SLOW_MOVE and sd > _VANISHED)
+
+
+def largest_move(
+    rows: Sequence[Rows], step: Vector, n_linear: int, factor: Matrix | None = None
+) -> tuple[float, float]:
+    """Return the largest move of a linear predictor by ``step``, over rows of some weight.
+
+    With ``factor`` also the largest standard deviation of the predictors that move most, else 0.
+    """
+    largest = widest = 0.0
     for some in rows:
         X = some.X[some.weight > 0.0]
         q = X.shape[1]
         for a in range(n_linear):
-            moved = np.abs(X @ step[a * q : (a + 1) * q])
+            own = slice(a * q, (a + 1) * q)
+            moved = np.abs(X @ step[own])
             largest = max(largest, float(moved.max(initial=0.0)))
-    return largest
+            if factor is not None and len(moved):
+                most = np.argsort(-moved, kind="stable")[:_WIDEST]
+                sd = np.linalg.norm(X[most] @ factor[own], axis=1)
+                widest = max(widest, float(sd[moved[most] > _SLOW_MOVE].max(initial=0.0)))
+    return largest, widest
 
 
 def unchecked(dim: int, by_passes: bool) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 
+from streammc import from_table
 from streammc.control_variates import compute, subset
 from streammc.models import gaussian, logistic, student_t
 from streammc.priors import half_normal, half_student_t, normal
@@ -94,3 +96,77 @@ def test_rows_in_memory_are_compared_with_themselves(monkeypatch):
     assert [] == conflicts(X, y, gaussian(prior))
     far = {"*": normal(scale=10.0), "beta[x2]": normal(location=2.0, scale=0.008), **SIGMA}
     assert len(conflicts(X, y, gaussian(far))) == 1
+
+
+def certified(X, y, model, weight=None):
+    names = [f"x{j}" for j in range(X.shape[1])]
+    return compute(from_arrays(X, y, feature_names=names, weight=weight), model)
+
+
+def binary(n, slope=1.0, rare=0, seed=0):
+    """Return rows of an intercept, x and, for ``rare`` rows that are 1 but one, a 0/1 column."""
+    rng = np.random.default_rng(seed)
+    X = np.c_[np.ones(n), rng.normal(size=n), np.arange(n) < rare]
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-slope * X[:, 1]))).astype(float)
+    y[:rare] = 1.0
+    y[: min(rare, 1)] = 0.0
+    return X[:, : 2 + (rare > 0)], y
+
+
+def test_information_of_prior_and_rows_is_that_of_dense_matrices():
+    X, y = binary(60)
+    scales = np.array([3.0, 0.6])
+    prior = {"x0": normal(scale=scales[0]), "x1": normal(scale=scales[1])}
+    cv = certified(X, y, logistic(prior))
+    (note,) = cv.certificate.notes
+    of_rows, of_prior = -cv.hessian, np.diag(scales**-2.0)
+    posterior, alone = np.linalg.inv(of_rows + of_prior), np.linalg.inv(of_rows)
+    part = 1.0 - np.diag(posterior) / np.diag(alone)
+    assert f"supplies {part[1]:.0%} of the information on beta[x1]" in note
+    free = certified(X, y, logistic(normal(scale=1e4))).theta_star
+    shift = abs(free[1] - cv.theta_star[1]) / np.sqrt(posterior[1, 1])
+    assert f"moves it by {shift:.2g} sd, to {cv.theta_star[1]:.3g} from {free[1]:.3g}" in note
+    assert part[0] < 0.1
+    assert "x0" not in note
+    assert [] == list(cv.certificate["warnings"])
+
+
+def test_a_default_that_decides_about_a_rare_level_is_a_warning():
+    X, y = binary(400, rare=10)
+    weight = np.where(X[:, 2], 0.25, 1.0)  # as little information as no ten rows of weight 1 have
+    certificate = certified(X, y, logistic(), weight).certificate
+    (line,) = certificate["warnings"]
+    assert line.startswith("the default prior decides about beta[x2]: it supplies ")
+    assert "merge rare levels" in line
+    assert [] == list(certificate.notes)
+    # Stated, it is the user's own; of a common level it decides nothing.
+    given = certified(X, y, logistic({"x2": normal(scale=3.5)}), weight).certificate
+    assert ([], 1) == (list(given["warnings"]), len(given.notes))
+    common = certified(X, y, logistic()).certificate
+    assert ([], []) == (list(common["warnings"]), list(common.notes))
+
+
+def test_estimates_are_named_in_the_units_of_the_table():
+    rng = np.random.default_rng(0)
+    x = 100.0 * rng.normal(size=50)
+    y = (rng.random(50) < 1.0 / (1.0 + np.exp(-0.02 * x))).astype(float)
+    frame = pandas.DataFrame({"x": x, "y": y})
+    store = from_table(frame, response="y", dtype="float64", seed=1)
+    (note,) = compute(store, logistic({"x": normal(scale=0.4)})).certificate.notes
+    free = compute(store, logistic(normal(scale=1e4))).theta_star[1] / x.std()
+    assert f"from {free:.3g}" in note
+
+
+def test_the_jacobian_of_a_scale_is_no_information_of_its_prior():
+    y = np.random.default_rng(3).normal(size=6)
+    assert [] == list(certified(np.ones((6, 1)), y, gaussian()).certificate["warnings"])
+    narrow = {"sigma": half_normal(0.1)}
+    lines = certified(np.ones((6, 1)), y, gaussian(narrow)).certificate
+    assert any("sigma" in line for line in (*lines.notes, *lines["warnings"]))
+
+
+def test_separation_is_named_once():
+    x = np.arange(20) - 9.5
+    y = (x > 0).astype(float)
+    (line,) = certified(np.c_[np.ones(20), x], y, logistic()).certificate["warnings"]
+    assert line.startswith("separation")
