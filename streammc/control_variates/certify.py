@@ -216,7 +216,7 @@ def _warnings(
     """Return warnings about the prior and about other modes, and notes."""
     model, labels, centre = request.model, request.labels, found.centre
     unseen = unchecked(len(labels), found.by_passes)
-    lines, notes = list(unseen), []
+    lines, notes = list(unseen), list[str]()
     if found.converged:  # away from the mode a long step is no sign of separation
         lines, notes = _prior_warnings(request, found, extreme, expansion, bool(unseen))
         lines += unseen

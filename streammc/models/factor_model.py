@@ -118,7 +118,8 @@ class FactorModel(StatedModel):
         table = np.zeros((len(labels), COLUMNS + joint * len(labels)))
         table[free, :COLUMNS] = own[:, :COLUMNS]
         if joint:
-            table[np.ix_(free, COLUMNS + np.array(free))] = own[:, COLUMNS:]
+            at = np.array(free)
+            table[np.ix_(at, COLUMNS + at)] = own[:, COLUMNS:]
         for block in self.factors:
             effects = slice(block.first, block.scale)
             table[effects, KIND] = EFFECT

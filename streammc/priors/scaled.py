@@ -333,7 +333,8 @@ class _Columns:
     def __init__(self, rows: Rows, share: Vector, coding: Coding) -> None:
         self._share = share
         self._X, self._mean, self._scale = rows.X, coding.mean, coding.scale
-        self._terms, self._sizes, self._moved = list(coding.columns), dict(coding.sizes), {}
+        self._terms, self._sizes = list(coding.columns), dict(coding.sizes)
+        self._moved: dict[int, _Loading] = {}
         self._indicate_two_values()
         self._direct: dict[tuple[_Cell, _Numbers], _Loading] = {}
         for j, term in enumerate(self._terms):
@@ -352,9 +353,9 @@ class _Columns:
         """
         numbers: dict[tuple[str, ...], set[_Numbers]] = defaultdict(set)
         for term in self._terms:
-            factors = sorted({factor for factor, _ in term.levels})
-            for size in range(len(factors) + 1):  # what differs between cells may also not differ
-                for some in combinations(factors, size):
+            own = sorted({factor for factor, _ in term.levels})
+            for size in range(len(own) + 1):  # what differs between cells may also not differ
+                for some in combinations(own, size):
                     numbers[some].add(term.numbers)
         if centred:
             numbers[()].discard(())

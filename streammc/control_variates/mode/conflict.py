@@ -160,7 +160,7 @@ def prior_influence(
     lines: list[list[str]] = []
     for own in (default, ~default):
         lines.append([])
-        part, alone = _beside_rows(at, np.outer(own, own) * precision, own * slope)
+        part, alone = _beside_rows(at, np.outer(own, own) * precision, np.where(own, slope, 0.0))
         sd = np.sqrt(np.sum(at.factor**2, axis=1))
         shift = np.abs(alone - at.theta) / sd
         found = np.flatnonzero((part > LARGEST_SHARE) & (shift > LARGEST_SHIFT))
