@@ -78,7 +78,8 @@ def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matr
     at ``theta_star``, where chains start, is also inside, however far from the mode it is.
     """
     d = origin.shape[1]
-    corners = np.concatenate([origin + end[:, None] * direction for end in ends])
+    with np.errstate(invalid="ignore"):  # an infinite end of a line along few coordinates
+        corners = np.concatenate([origin + end[:, None] * direction for end in ends])
     walls = np.full((2 * len(direction), d + 1), np.inf)
     walls[0::2, :d], walls[1::2, :d] = -direction, direction
     finite = np.isfinite(corners).all(axis=1)

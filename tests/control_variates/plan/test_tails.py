@@ -15,6 +15,7 @@ from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import evaluate, remainders
 from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan, plan
+from streammc.control_variates.plan.tail_lines import region
 from streammc.control_variates.plan.tails import LARGEST_PERTURBATION, _log_perturbation, profile
 from streammc.control_variates.subset import gather
 from streammc.models import negative_binomial
@@ -177,3 +178,11 @@ def test_a_plan_with_an_edge_survives_json(usual):
     again = Plan.from_description(json.loads(json.dumps(found.describe())), arrays.__getitem__)
     assert again.edge.radius == found.edge.radius
     assert again.edge.walls.tolist() == found.edge.walls.tolist()
+
+
+def test_a_line_without_an_end_along_one_coordinate_leaves_no_ball() -> None:
+    origin, direction = np.zeros((2, 2)), np.eye(2)
+    ends = np.array([[-np.inf, -3.0], [3.0, 5.0]])
+    radius, walls = region(origin, direction, ends)
+    assert np.inf == radius
+    np.testing.assert_array_equal([np.inf, 4.0, 4.0, 5.0], walls[:, 2])
