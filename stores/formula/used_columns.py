@@ -76,7 +76,11 @@ class FormulaRows:
         check_types(table, names, dates=True)
         self._text = frozenset(text) & table.written
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
-        self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
+        self.coders = {
+            name: Coder(name, all(map(pa.types.is_dictionary, table.types_of(name))))
+            for name in names
+            if self.kinds[name] == "text"
+        }
         self.orders = {name: number_order(name) for name in names if self.kinds[name] == "category"}
         self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
         for name in others:

@@ -175,12 +175,14 @@ class Coder:
     ----------
     column
         Name of the column, for messages.
+    categories
+        Whether the column is one of categories in every source, whose order counts.
     """
 
-    def __init__(self, column: str) -> None:
+    def __init__(self, column: str, categories: bool = False) -> None:
         self._column = column
         self._codes: dict[str, int] = {}
-        self._order = LevelOrder(column, self._texts)
+        self._order = LevelOrder(column, self._texts, unordered=categories)
         self.values: list[str] = []
 
     def codes(self, array: Any) -> Vector:
@@ -211,7 +213,7 @@ class Coder:
         return table[place]
 
     def ordered(self, codes: Sequence[int]) -> list[Any]:
-        """Return the values of ``codes``: in the order of ordered categories, else sorted."""
+        """Return the values of ``codes``: in the order of the categories, else sorted."""
         return self._order.arrange(self.values[code] for code in codes)
 
     def _texts(self, dictionary: Any) -> list[str]:
