@@ -27,7 +27,7 @@ from streammc.stores.sources.input_files import (
 )
 from streammc.stores.sources.memory_table import memory_source
 from streammc.stores.sources.partitions import with_partitions
-from streammc.stores.sources.source import Source
+from streammc.stores.sources.source import NoArrowType, Source
 from streammc.trace.file_stamp import FileStamp, stamp_difference
 from streammc.trace.local_path import is_address
 
@@ -82,8 +82,21 @@ class Table:
         return [source.path for source in self.sources if source.path is not None]
 
     def types_of(self, name: str) -> list[Any]:
-        """Return the Arrow types of a column, one per source."""
-        return [types[name] for types in self._types]
+        """Return the Arrow types of a column, one per source.
+
+        Raises
+        ------
+        DataError
+            If Arrow cannot hold the column of a source, which matters only where it is used.
+        """
+        found = [types[name] for types in self._types]
+        for source, type_ in zip(self.sources, found, strict=True):
+            if isinstance(type_, NoArrowType):
+                raise DataError(
+                    f"expected numbers or text in column {name!r} of {source.label}, found "
+                    f"{type_.found}: {type_.remedy}"
+                )
+        return found
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a column ``name``."""

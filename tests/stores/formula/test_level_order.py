@@ -121,7 +121,7 @@ def test_a_category_twice_in_an_ordered_dictionary_is_refused_with_others_in_bet
         column = pa.DictionaryArray.from_arrays(codes, words, ordered=True)
         return pa.table({"y": [0, 1, 0, 1], "x": column})
 
-    with pytest.raises(DataError, match="one order of the categories of column 'x', found '?2"):
+    with pytest.raises(DataError, match=r"categories of column 'x', found '?2"):
         levels(table("212"), "y ~ C(x)")
     assert [value_type("2"), value_type("1")] == levels(table("221"), "y ~ C(x)")
 
