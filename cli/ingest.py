@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from streammc.cli.design_words import codes_text, factors_text, groups_text
+from streammc.cli.design_words import codes_text, factors_text, groups_text, references_text
 from streammc.cli.input_description import describe_inputs
 from streammc.cli.made_once import make_once
 from streammc.cli.options import (
@@ -145,6 +145,7 @@ def ingest(
         "formula": result["formula"] and result["formula"]["text"],
         "response": result["response"],
         "features": result["features"],
+        "reference levels": references_text(result.get("references")),
         "groups": groups_text(result.get("groups")),
         "factors": factors_text(result.get("factors")),
         "codes": codes_text(result.get("codes")),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streammc.protocols import Vector
+
+if TYPE_CHECKING:
+    from streammc.stores.formula.fitted import Design
 
 
 class FormulaColumns:
@@ -25,9 +28,21 @@ class FormulaColumns:
         These are columns of bases and of interactions, and columns made of a table column of
         which another term is made too. Levels of one factor are one term.
         """
+        design = self._design()
+        return [] if design is None else design.only_together
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the reference levels of each design column that compares a level with them.
+
+        ``{"origin[T.ORD]": ["origin[ATL]"]}``; those of an interaction are several.
+        """
+        design = self._design()
+        return {} if design is None else design.references
+
+    def _design(self) -> Design | None:
         document = self.attributes.get("formula")
         if document is None:
-            return []
+            return None
         from streammc.stores.formula.fitted import read_design
 
-        return read_design(document, "the store").only_together
+        return read_design(document, "the store")

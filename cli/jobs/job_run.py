@@ -19,7 +19,10 @@ from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
 from streammc.cli.jobs.stage_states import refuse_others
 from streammc.cli.output import Output, number, table
 
-_OF_RUN: Final = ("parameters", "parameters_original", "stop", "audit", "warnings", "draws", "seed")
+_OF_RUN: Final = (
+    *("parameters", "parameters_original", "references"),
+    *("stop", "audit", "warnings", "draws", "seed"),
+)
 _OF_SCORES: Final = ("elpd_loo", "p_loo", "elpd_waic", "lpd", "n", "left_out", "pareto_k")
 _OF_PREDICTIONS: Final = ("rows", "draws", "log_score")
 

@@ -132,7 +132,8 @@ def ingest(
     -------
     dict
         JSON: ``path``, the store's attributes (``n_rows``, ``features``, ``response``,
-        ``standardization``, ``n_dropped``, ...), ``y_dtype``, ``chunk_rows``,
+        ``standardization``, ``n_dropped``, ...), ``references`` (column of a level -> reference
+        levels), ``y_dtype``, ``chunk_rows``,
         ``row_bytes``, ``bytes``, ``fingerprint``, ``warnings`` and ``seconds``.
 
     Raises

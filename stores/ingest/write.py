@@ -82,6 +82,7 @@ def make_store(
     return {
         "path": str(target),
         **store.attributes,
+        "references": store.references(),
         "y_dtype": prepared.found.y_dtype,
         "chunk_rows": store.layout.chunk_rows,
         "row_bytes": store.layout.row_bytes,

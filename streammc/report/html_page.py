@@ -106,7 +106,7 @@ def contents(request: ReportRequest) -> Mapping[str, Any]:
         "verdict": verdict(document),
         "data": data_facts(request),
         "run": run_facts(request),
-        "priors": Table("Priors", ("parameter", "prior", "origin"), prior_rows(request)),
+        "priors": Table("Priors", ("parameter", "prior", "origin"), prior_rows(request), words=3),
         "result_figures": result_figures(request),
         "result_tables": shown_tables,
         "store_table": store_table,

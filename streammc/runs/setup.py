@@ -138,6 +138,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
     constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
     interval, rule = interval_length(draws), request.stopping
+    references = design.of_formula(dataset, "references")
     if rule is not None:
         draws = rule.next_check(interval, draws, 1)
     return {
@@ -148,6 +149,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
             **attributes,
             "store": dataset.address,
             "design": design.describe(dataset.attributes),
+            **({design.REFERENCES: references} if references else {}),
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
             VERSIONS: [{"iteration": 0, **versions()}],

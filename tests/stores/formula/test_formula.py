@@ -291,3 +291,28 @@ def test_a_factor_of_numbers_with_a_decimal_comma_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_table(table.assign(price=["a,5", "b", "1,5", "c"]), formula="y ~ price")
+
+
+@pytest.mark.parametrize(
+    ("terms", "references"),
+    [
+        ("distance + origin", {"origin[T.JFK]": ["origin[ABE]"]}),
+        ("0 + origin", {}),
+        ("distance:origin", {}),
+        ("distance * origin", {"distance:origin[T.JFK]": ["origin[ABE]"]}),
+        ("0 + C(month) + origin", {"origin[T.JFK]": ["origin[ABE]"]}),
+        (
+            "C(month) * C(origin, contr.treatment('JFK'))",
+            {
+                "C(month)[T.2]:C(origin, contr.treatment('JFK'))[T.ABE]": [
+                    "C(month)[1]",
+                    "C(origin, contr.treatment('JFK'))[JFK]",
+                ]
+            },
+        ),
+    ],
+)
+def test_references_are_the_levels_that_the_design_leaves_out(terms, references) -> None:
+    found = from_table(make_frame(), formula=f"late ~ {terms}", **PLAIN).references()
+    assert references == {name: found.get(name) for name in references}
+    assert bool(references) == bool(found)
