@@ -17,11 +17,6 @@ from streammc.stores.sources.input_files import open_input
 from streammc.stores.sources.source import NoArrowType
 from streammc.trace.local_path import is_address
 
-_UNKNOWN_TYPE: Final = (
-    *(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError),
-    *(TypeError, ValueError, OverflowError),
-)
-"""Errors of Arrow about values or types that it cannot hold; lack of memory is none of them."""
 _REMOTE_BUFFER: Final = 4 << 20
 """Bytes of one request for a column of a Parquet file at an address."""
 
@@ -245,15 +240,12 @@ class MemorySource(_ArrowSchema):
                     f"expected different column names in the table, found {name!r} "
                     "twice: rename one"
                 )
-            reader: Any
-            try:
-                reader = _reader(table)
-            except _UNKNOWN_TYPE:
+            reader, error = _reader(table)
+            if error is not None:
                 table, unknown = _without_unknown(table)
-                try:
-                    reader = _reader(table)
-                except _UNKNOWN_TYPE as error:
-                    raise _damaged(self.label, "columns of one type each", error) from error
+                reader, error = _reader(table)
+            if error is not None:
+                raise _damaged(self.label, "columns of one type each", error) from error
             # Any other object may be exhausted after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]
             packages = {"pyarrow", "pandas", "polars", "builtins"}  # the last of a dictionary
@@ -291,10 +283,15 @@ class MemorySource(_ArrowSchema):
                     yield _plain(chosen.slice(start, rows))
 
 
-def _reader(table: Any) -> Any:
-    """Return an Arrow reader of a table."""
-    table = pa.table(table) if isinstance(table, dict) else table
-    return pa.RecordBatchReader.from_stream(table)
+def _reader(table: Any) -> tuple[Any, Exception | None]:
+    """Return an Arrow reader of a table, or the error about what Arrow cannot hold."""
+    try:
+        table = pa.table(table) if isinstance(table, dict) else table
+        return pa.RecordBatchReader.from_stream(table), None
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return None, error
 
 
 def _without_unknown(table: Any) -> tuple[Any, dict[str, NoArrowType]]:
@@ -309,9 +306,8 @@ def _without_unknown(table: Any) -> tuple[Any, dict[str, NoArrowType]]:
     unknown: dict[Any, NoArrowType] = {}
     for name in list(table) if isinstance(table, dict) else list(table.columns):
         alone = {name: table[name]} if package != "pandas" else table[[name]].reset_index(drop=True)
-        try:
-            _reader(table.select(name) if package == "polars" else alone)
-        except _UNKNOWN_TYPE as error:
+        _, error = _reader(table.select(name) if package == "polars" else alone)
+        if error is not None:
             unknown[name] = _no_arrow_type(name, table[name], error)
     found = {str(name): why for name, why in unknown.items()}
     if package == "builtins":
@@ -319,11 +315,8 @@ def _without_unknown(table: Any) -> tuple[Any, dict[str, NoArrowType]]:
     if package == "polars":
         return table.drop([*unknown]), found
     table = table.drop(columns=[*unknown])
-    try:
-        _reader(table.iloc[:, :0])
-    except _UNKNOWN_TYPE:
-        table = table.reset_index(drop=True)
-    return table, found
+    _, error = _reader(table.iloc[:, :0])
+    return (table if error is None else table.reset_index(drop=True)), found
 
 
 def _no_arrow_type(name: Any, values: Any, error: Exception) -> NoArrowType:
