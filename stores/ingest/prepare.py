@@ -15,7 +15,7 @@ from streammc.protocols import Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP, ROW_GROUP
 from streammc.stores.formula.coded_factors import described
-from streammc.stores.formula.doubtful_levels import doubtful_levels
+from streammc.stores.formula.doubtful_levels import doubtful_levels, single_levels
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
@@ -90,7 +90,9 @@ class Prepared:
             self._options = replace(options, intercept=self._formula.design.terms.intercept)
             self.columns: Columns = self._formula.columns
             block_columns = self._formula.block_columns
-            self.warnings += doubtful_levels(self._formula.design)
+            if options.like is None:
+                self.warnings += doubtful_levels(self._formula.design)
+                self.warnings += single_levels(self._formula.design)
         else:
             row_id = None if self._ids is None else self._ids.column
             self.columns = block_columns = choose_columns(table, options, row_id)
@@ -109,7 +111,9 @@ class Prepared:
         self.warnings += row_warnings(table, self.columns, self.found)
         given = () if self._formula is None else self._formula.design.effect_names
         options = self._options
-        self.warnings += check_values(self.columns, self.found, options, self._centred, given)
+        poor = check_values(self.columns, self.found, options, self._centred, given)
+        # Rows to predict, or to append, are on the scale of a store, whatever they vary by.
+        self.warnings += poor if options.like is None else []
         n_features = len(self.columns.features)
         if options.like is None:  # rows to sample from, not rows to predict
             design = None if self._formula is None else self._formula.design
