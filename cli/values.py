@@ -200,6 +200,14 @@ class Names(ParamType):
         return names
 
 
+class Spellings(Names):
+    """Spellings of a missing value separated by commas; empty for nothing but empty values."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Return the spellings."""
+        return super().convert(value, param, ctx) if value and value != '""' else ()
+
+
 class KeyValue(ParamType):
     """``KEY=VALUE``: true, false, none, a number, a list ``[1, 2]``, or text."""
 

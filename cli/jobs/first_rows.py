@@ -98,7 +98,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     from streammc.stores.sources.tables import open_table
 
     files = list(job.source.files or ())
-    source = open_table(files)
+    source = open_table(files, options["missing"])
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
     batches = source.batches(list(source.names), ROWS, text=frozenset(words))
     batch = next(batches, None)
@@ -111,7 +111,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     n_rows = seen if whole else source.n_rows
     if n_rows is None:
         n_rows = _estimated(source.paths, seen, 0 if head is None else head.nbytes)
-    names = ("like", "layout", "compression")
+    names = ("like", "layout", "compression", "missing")
     used = {name: value for name, value in options.items() if name not in names}
     fault = None
     dataset = None

@@ -103,7 +103,9 @@ class FormulaRows:
                 missing = np.isnan(raw)
                 for index, name in enumerate(self.names):
                     if not drop_missing:
-                        faults.add("missing values", name, start, missing[index], raw[index])
+                        spelled = name in self.coders and name in self.table.written
+                        found = "missing texts" if spelled else "missing values"
+                        faults.add(found, name, start, missing[index], raw[index])
                     faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
                 yield start, raw
         except NotANumberError as error:

@@ -79,6 +79,12 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "whole numbers within 64 bits, or texts of at most 256 bytes",
         "write shorter labels into the table, or name another column",
     ),
+    "missing texts": (
+        "no missing values",
+        "leave such rows out with --drop-missing (in Python drop_missing=True); or, where NA, null "
+        "or the like is a label, quote it in the file, or name the spellings that are missing, "
+        "--missing '' (in Python missing=[]) if none is",
+    ),
     "missing values": (
         "no missing values",
         "leave such rows out with --drop-missing (in Python drop_missing=True), or fill them in",

@@ -22,7 +22,14 @@ from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
-from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
+from streammc.stores.ingest.ingest_options import (
+    MISSING,
+    IngestOptions,
+    missing_spellings,
+    refuse_spellings,
+    unscored,
+    without_codes,
+)
 from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.record_expansion import Expansion
@@ -71,6 +78,7 @@ class Prepared:
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
+        refuse_spellings(options, table)
         without = unscored(options, table)
         self._scored = without is None
         if without is not None:
@@ -254,7 +262,7 @@ class Prepared:
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of a store that describe its origin."""
-        options = self._options
+        options, spellings = self._options, missing_spellings(self._options)
         standardization = None
         if options.standardize:
             first = [0.0] * options.intercept, [1.0] * options.intercept
@@ -273,6 +281,7 @@ class Prepared:
             "shuffle_seed": int(options.seed) if options.shuffle else False,
             "sources": self._table.paths,
             "n_dropped": self.found.n_dropped,
+            **({} if spellings is None else {MISSING: list(spellings)}),
             **({} if self._ids is None else {"row_id": self._ids.column}),
             **self._group_attributes(),
         }

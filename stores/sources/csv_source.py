@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from streammc.errors import DataError, StreammcError
@@ -44,6 +45,8 @@ class CsvSource:
     ----------
     path
         Path as the user gave it.
+    missing
+        Spellings of a missing value beside nothing at all; ``None``: NA, NULL, nan and such.
 
     Raises
     ------
@@ -54,9 +57,10 @@ class CsvSource:
     n_rows: int | None = None
     spool = True  # reading a copy of float64 is many times faster than parsing again
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, missing: Sequence[str] | None = None) -> None:
         self.label = repr(path)
         self.path: str | None = path
+        self._missing = None if missing is None else ["", *missing]
         self._raw: list[str] = []
         header = self._header()
         self._delimiter = max(",\t;|", key=header.count)
@@ -93,6 +97,9 @@ class CsvSource:
     ) -> Iterator[Any]:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
+        In columns of text that are named, a spelling of a missing value in quotes is text, but for
+        nothing at all.
+
         Raises
         ------
         NotANumberError
@@ -113,12 +120,40 @@ class CsvSource:
             wanted.append(last)
             types[last] = pa.binary()
         tail = None
-        with self._translated(), self._reader(types, wanted) as reader:
-            for batch in reader:
+        texts = [] if isinstance(text, bool) else [raw[name] for name in columns if name in text]
+        with self._translated():
+            for batch in self._batches(types, wanted, texts):
                 if batch.num_rows:
                     tail = batch.column(wanted.index(last))[-1].as_py()
                     yield batch.select(list(range(len(columns)))).rename_columns(list(columns))
         self._check_tail(tail)
+
+    def _batches(self, types: dict[str, Any], wanted: list[str], texts: list[str]) -> Iterator[Any]:
+        """Yield record batches; in the columns ``texts`` quotes make a text of any spelling.
+
+        Arrow has one rule for all columns. Where it meets a missing value in quotes among numbers,
+        the columns ``texts`` are read apart from the others, from the same row on.
+        """
+        done = 0
+        try:
+            with self._reader(types, wanted, quoted_missing=not texts) as reader:
+                for batch in reader:
+                    yield _without_empty(batch, texts)
+                    done += batch.num_rows
+            return
+        except pa.ArrowInvalid as error:
+            if not texts or "conversion error" not in str(error):
+                raise
+        others = [name for name in wanted if name not in texts]
+        with (
+            self._reader(types, others) as first,
+            self._reader(types, texts, quoted_missing=False) as second,
+        ):
+            for parts in zip(first, second, strict=True):
+                found = {name: part.column(name) for part in parts for name in part.schema.names}
+                batch = pa.RecordBatch.from_pydict({name: found[name] for name in wanted})
+                yield _without_empty(batch.slice(min(done, batch.num_rows)), texts)
+                done = max(done - batch.num_rows, 0)
 
     def _named(self, test: Any) -> frozenset[str]:
         pairs = zip(self.names, self.types, strict=True)
@@ -138,7 +173,11 @@ class CsvSource:
 
     @contextmanager
     def _reader(
-        self, types: dict[str, Any], wanted: list[str] | None, on_ragged: Any = None
+        self,
+        types: dict[str, Any],
+        wanted: list[str] | None,
+        on_ragged: Any = None,
+        quoted_missing: bool = True,
     ) -> Iterator[Any]:
         with self._open() as stream:
             # Arrow numbers the rows for the handler only when it uses one thread.
@@ -153,7 +192,11 @@ class CsvSource:
                     invalid_row_handler=on_ragged,
                 ),
                 csv.ConvertOptions(
-                    column_types=types, include_columns=wanted, strings_can_be_null=True
+                    column_types=types,
+                    include_columns=wanted,
+                    null_values=self._missing,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=quoted_missing,
                 ),
             )
             with reader:
@@ -235,3 +278,14 @@ class CsvSource:
 
     def _wrong(self, expected: str, found: str) -> DataError:
         return DataError(f"expected {expected} in {self.label}, found {found}: correct the file")
+
+
+def _without_empty(batch: Any, texts: list[str]) -> Any:
+    """Return a batch with null for empty texts in some columns: quotes around nothing."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name in texts:
+            empty = pc.equal(pc.binary_length(column), 0)
+            column = pc.if_else(empty, pa.scalar(None, column.type), column)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

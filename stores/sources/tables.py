@@ -159,7 +159,7 @@ class Table:
         return stamps
 
 
-def open_table(sources: Any) -> Table:
+def open_table(sources: Any, missing: Sequence[str] | None = None) -> Table:
     """Open one source or a list of them.
 
     Parameters
@@ -169,6 +169,8 @@ def open_table(sources: Any) -> Table:
         files, or of directories of them, see ``input_files``; or tables in memory, see
         ``arrow_source.MemorySource``; also the result of :func:`table_parts`. The content of a
         file decides its format.
+    missing
+        Spellings of a missing value in CSV files, see ``csv_source.CsvSource``.
 
     Raises
     ------
@@ -186,7 +188,7 @@ def open_table(sources: Any) -> Table:
     files: list[InputFile] = []
     for part in parts:
         known = isinstance(part, InputFile)
-        opened.append(_open_file(part.path) if known else memory_source(part))
+        opened.append(_open_file(part.path, missing) if known else memory_source(part))
         files.append(part if known else InputFile(opened[-1].label))
     different = [source for source in opened if type(source) is not type(opened[0])]
     if different:
@@ -240,7 +242,7 @@ def named_files(item: Any) -> list[InputFile]:
         raise translate_input(error, repr(os.fsdecode(path))) from error
 
 
-def _open_file(path: str) -> Source:
+def _open_file(path: str, missing: Sequence[str] | None) -> Source:
     from streammc.stores.sources.arrow_source import IpcSource, ParquetSource
     from streammc.stores.sources.csv_source import CsvSource
 
@@ -260,7 +262,7 @@ def _open_file(path: str) -> Source:
                 raise DataError(
                     f"expected CSV, Parquet or Arrow in {path!r}, found {what}: convert it"
                 )
-        return CsvSource(path)
+        return CsvSource(path, missing)
     except StreammcError:
         raise
     except OSError as error:
