@@ -166,6 +166,7 @@ def find_text(
         faults.add(name, column, start, found, _Decoded(array))
         bad &= ~found
     faults.add("text", column, start, bad, _Decoded(array))
+    faults.note_texts(column, lambda: map(_shown_text, pc.unique(array).drop_null().to_pylist()))
 
 
 class Coder:
@@ -244,6 +245,11 @@ class Coder:
         return code
 
 
+def _shown_text(value: Any) -> str:
+    """Return a text, which may be binary; bad UTF-8 is replaced."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 class _Decoded:
     """Text of an Arrow array by row, for examples in messages; bad UTF-8 is replaced."""
 
@@ -251,5 +257,4 @@ class _Decoded:
         self._array = array
 
     def __getitem__(self, position: int) -> str:
-        value = self._array[position].as_py()
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        return _shown_text(self._array[position].as_py())

@@ -101,6 +101,7 @@ class Prepared:
             if options.like is None:
                 self.warnings += doubtful_levels(self._formula.design)
                 self.warnings += single_levels(self._formula.design)
+                self.warnings += self._formula.absent_texts()
         else:
             row_id = None if self._ids is None else self._ids.column
             self.columns = block_columns = choose_columns(table, options, row_id)
