@@ -104,13 +104,15 @@ class Receipt:
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
-                f"command: choose another path or delete it{self._or_overwrite()}"
+                "command: choose another path or delete it",
+                self._or_overwrite(),
             ) from None
         if not self._is_same(asked, contents):
             found, remedy = differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
-                f"choose another path or delete it{self._or_overwrite()}"
+                "choose another path or delete it",
+                self._or_overwrite(),
             )
         there = dict(describe())
         if result is None:
@@ -120,7 +122,8 @@ class Receipt:
         if other := self._other(there, result, mark):
             raise IdentityError(
                 f"expected {self._output!r} as it was made, found another {other}: "
-                f"choose another path or delete it{self._or_overwrite()}"
+                "choose another path or delete it",
+                self._or_overwrite(),
             )
         return there if _was_appended_to(there, result) else dict(result)
 
@@ -140,7 +143,8 @@ class Receipt:
             raise IdentityError(
                 f"expected {self._output!r} to be made by the command that began its receipt "
                 f"{self.path.name!r} and was killed, found another output in its place: choose "
-                f"another path or delete it{self._or_overwrite()}"
+                "another path or delete it",
+                self._or_overwrite(),
             )
 
     def _is_same(self, before: Any, contents: Any) -> bool:

@@ -126,10 +126,22 @@ class AccessError(StreammcError, PermissionError):
 
 
 class IdentityError(StreammcError, ValueError):
-    """A run, summary or configuration made for other data, models or settings."""
+    """A run, summary or configuration made for other data, models or settings.
+
+    Parameters
+    ----------
+    message
+        The message.
+    overwrite
+        Its end, with the advice to use ``--overwrite``, which not every command has.
+    """
 
     exit_code = 78
     code = "identity"
+
+    def __init__(self, message: str = "", overwrite: str = "") -> None:
+        super().__init__(message + overwrite)
+        self.without_overwrite = message
 
 
 class SamplingWarning(UserWarning):

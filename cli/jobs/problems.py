@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from streammc.errors import IdentityError, one_line
@@ -20,6 +22,17 @@ class Problem(NamedTuple):
     def line(self, file: str) -> str:
         """Return the fault as a line of text."""
         return f"{file}: {self.key}: {self.text}" if self.key else f"{file}: {self.text}"
+
+
+@contextmanager
+def without_overwrite() -> Iterator[None]:
+    """Leave the advice to use ``--overwrite``, which jobs do not have, out of errors."""
+    try:
+        yield
+    except IdentityError as error:
+        if error.without_overwrite == error.args[0]:
+            raise
+        raise IdentityError(error.without_overwrite) from error
 
 
 class RefusedJob(Exception):

@@ -58,8 +58,8 @@ def check_place(output: str | os.PathLike[str], *, overwrite: bool = False) -> N
     if os.path.lexists(path):
         if not overwrite:
             raise IdentityError(
-                f"expected nothing at {str(path)!r}, but it exists: choose another path, or "
-                "replace a report with --overwrite"
+                f"expected nothing at {str(path)!r}, but it exists: choose another path",
+                ", or replace a report with --overwrite",
             )
         if not _is_report(path):
             raise IdentityError(

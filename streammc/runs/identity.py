@@ -85,8 +85,8 @@ def refuse_earlier(stored: Mapping[str, Any], dataset: Any) -> None:
         raise IdentityError(
             f"expected a run of all {table.n_rows:,} rows of store {table.address!r}, found one of "
             f"its first {before.n_rows:,}, before others were appended: choose another output and "
-            "give that run as --start-from, continue it with 'streammc resume', or replace it with "
-            "--overwrite (in Python overwrite=True)"
+            "give that run as --start-from, or continue it with 'streammc resume'",
+            "; or replace it with --overwrite (in Python overwrite=True)",
         )
 
 
