@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,8 +42,8 @@ class Job:
     audit: bool | str = "auto"
     scheduler: Any = None
     chains_on: str = "here"
-    sampler_reason: str = ""
-    """Reason for this sampler, if the user did not name it."""
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the sampler that ``auto`` takes."""
     settings: Mapping[str, Any] | None = None
     """Resolved settings of the command, recorded with the run."""
     temperature: float | str = 1.0
@@ -79,7 +79,7 @@ class Job:
             scheduler=self.scheduler,
             chains_on=self.chains_on,
             attributes={"settings": dict(self.settings or {})},
-            sampler_reason=self.sampler_reason,
+            sampler_options=self.sampler_options,
             temperature=self.temperature,
             overwrite=self.overwrite,
             stopping=self.stopping,
@@ -116,10 +116,12 @@ def check_job(job: Job) -> None:
 
     check_place(job.path)
     asked_schedule(job.temperature, job.sampler)
-    n = job.dataset.n_rows
-    m = getattr(job.sampler, "subsample_size", None)
-    b = getattr(job.sampler, "unit_rows", None) or 1
-    blocks = getattr(job.sampler, "n_blocks", None)
+    n, given = job.dataset.n_rows, job.sampler_options
+    m, b, blocks = (
+        getattr(job.sampler, name, given.get(name))
+        for name in ("subsample_size", "unit_rows", "n_blocks")
+    )
+    b = b or 1
     for name, value in (("--subsample-size", m), ("--unit-rows", b)):
         if value is not None and value > n:
             text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"

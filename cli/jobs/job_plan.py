@@ -124,7 +124,9 @@ def _built(
         model = make_model(name, given["prior_scale"], of_model, given["prior"], code)
         table_of = "sampler"
         flags = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
-        sampler = make_sampler(given["sampler"], {each: given[each] for each in flags}, of_sampler)
+        sampler, _ = make_sampler(
+            given["sampler"], {each: given[each] for each in flags}, of_sampler
+        )
     except StreammcError as error:
         fault = Problem(table_of, str(error), error.exit_code, error.code)
         raise RefusedJob(path, [fault]) from None

@@ -47,11 +47,12 @@ def identity(request: RunRequest) -> dict[str, Any]:
     included unless it is 1.
     """
     schedule, sampler, given = request.schedule, request.sampler, request.control_variates
+    options = request.sampler_options
     heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
     return {
         "store": split_fingerprint(request.dataset.fingerprint)[0],
         "model": request.model.describe(),
-        "sampler": sampler.describe() if sampler is not None else {"name": "auto"},
+        "sampler": {"name": "auto", **options} if sampler is None else sampler.describe(),
         "control_variates": given.digest() if given is not None else "auto",
         "warmup": request.warmup,
         "chains": request.chains,

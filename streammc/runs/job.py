@@ -114,7 +114,7 @@ def run_job(request: RunRequest) -> RunReport:
     except RefusedError as error:
         if request.sampler is not None or setup.plan is None:
             raise
-        return _attempt(request, instead(setup, error), key)
+        return _attempt(request, instead(setup, error, request.sampler_options), key)
 
 
 def run_state(request: RunRequest) -> tuple[str, int]:
