@@ -25,8 +25,8 @@ def check(ctx: click.Context, job: str, scheduler: str | None, allow_code: bool)
 
     printer: Output = ctx.obj
     parse_scheduler(scheduler)
-    found, stages = settled(ctx, printer, job, allow_code, scheduler)
     with without_overwrite():
-        document, human = planned(ctx, printer, job, found, stages, allow_code)
+        found, stages, made = settled(ctx, printer, job, allow_code, scheduler, every=True)
+        document, human = planned(ctx, printer, job, found, stages, made)
     printer.result(document, human)
     return 0

@@ -111,25 +111,11 @@ def check_job(job: Job) -> None:
     StorageIOError
         If the draws do not fit the disk.
     """
-    from streammc.likelihood.unit_words import in_units, unit_name
     from streammc.runs.identity import asked_schedule
 
     check_place(job.path)
     asked_schedule(job.temperature, job.sampler)
-    n, given = job.dataset.n_rows, job.sampler_options
-    m, b, blocks = (
-        getattr(job.sampler, name, given.get(name))
-        for name in ("subsample_size", "unit_rows", "n_blocks")
-    )
-    b = b or 1
-    for name, value in (("--subsample-size", m), ("--unit-rows", b)):
-        if value is not None and value > n:
-            text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
-            raise ConfigError(in_units(text, unit_name(job.dataset)))
-    if m is not None and blocks is not None and blocks > -(-m // b):
-        raise ConfigError(
-            f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"
-        )
+    check_sizes(job.dataset, job.sampler, job.sampler_options)
     folder = Path(os.path.abspath(job.path))
     while not folder.exists():
         folder = folder.parent
@@ -138,6 +124,41 @@ def check_job(job: Job) -> None:
         raise StorageIOError(
             f"expected {job.disk_bytes / 1e9:.3g} GB of free disk for {job.chains} chains of "
             f"{job.draws} draws, found {free / 1e9:.3g} GB at {str(folder)!r}: ask for fewer draws"
+        )
+
+
+def check_sizes(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> None:
+    """Refuse a subsample, units or blocks that the rows of a data set are too few for.
+
+    Parameters
+    ----------
+    dataset
+        The data set, of groups where the model is mixed.
+    sampler
+        The sampler; ``None`` for an automatic choice.
+    options
+        The options of an automatic choice.
+
+    Raises
+    ------
+    ConfigError
+        If one is larger than the rows allow.
+    """
+    from streammc.likelihood.unit_words import in_units, unit_name
+
+    n = dataset.n_rows
+    m, b, blocks = (
+        getattr(sampler, name, options.get(name))
+        for name in ("subsample_size", "unit_rows", "n_blocks")
+    )
+    b = b or 1
+    for name, value in (("--subsample-size", m), ("--unit-rows", b)):
+        if value is not None and value > n:
+            text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
+            raise ConfigError(in_units(text, unit_name(dataset)))
+    if m is not None and blocks is not None and blocks > -(-m // b):
+        raise ConfigError(
+            f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"
         )
 
 

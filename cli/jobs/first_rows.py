@@ -30,6 +30,8 @@ class FirstRows:
     dataset: Any
     """``None`` if these rows alone cannot be ingested."""
     n_rows: int
+    seen: int
+    """The number of first rows."""
     exact: bool
     """Whether the number of rows is known, not estimated from the sizes of files."""
     fault: str | None = None
@@ -121,10 +123,9 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
             dataset = from_table(head if seen else files, **used)
     except StreammcError as error:
         if seen == n_rows:
-            problem = Problem("ingest", str(error), error.exit_code, error.code)
-            raise RefusedJob(path, [problem]) from None
+            raise RefusedJob(path, [Problem.of_error("ingest", error)]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
-    return FirstRows(dataset, n_rows, exact, fault)
+    return FirstRows(dataset, n_rows, seen, exact, fault)
 
 
 def _table(names: Sequence[str], batch: Any) -> Any:

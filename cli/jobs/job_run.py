@@ -14,10 +14,19 @@ from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_parsing import read_job
 from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
 from streammc.cli.jobs.job_stages import Stage, stages_of
-from streammc.cli.jobs.problems import RefusedJob
+from streammc.cli.jobs.problems import Problem, RefusedJob
+from streammc.cli.jobs.setting_faults import (
+    Built,
+    built,
+    can_be_staged,
+    column_faults,
+    known_faults,
+    row_faults,
+)
 from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
 from streammc.cli.jobs.stage_states import refuse_others
 from streammc.cli.output import Output, number, table
+from streammc.errors import ConfigError
 
 _OF_RUN: Final = (
     *("parameters", "parameters_original", "references"),
@@ -34,31 +43,48 @@ def settled(
     allow_code: bool,
     scheduler: str | None,
     chains_on: str = "here",
-) -> tuple[JobFile, list[Stage]]:
-    """Return the job in a file and its stages.
+    *,
+    every: bool = False,
+) -> tuple[JobFile, list[Stage], Built]:
+    """Return the job in a file, its stages, and its model and sampler.
+
+    Without ``every`` the faults of the file alone are raised before anything heavy is loaded.
 
     Raises
     ------
     RefusedJob
-        If the file has faults.
+        If the job has faults.
+    ConfigError
+        If its model is code of the user's own that the command does not allow.
     """
     job, problems = read_job(path)
-    if job is None:
+    if problems and not every:
         raise RefusedJob(path, problems)
-    problems = job_faults(job)
-    stages = (
-        []
-        if problems
-        else stages_of(job, allow_code=allow_code, scheduler=scheduler, chains_on=chains_on)
-    )
-    problems += stage_faults(ctx, output, stages)
+    problems = known_faults(problems, job_faults(job))
+    stages: list[Stage] = []
+    if can_be_staged(job, problems):
+        stages = stages_of(job, allow_code=allow_code, scheduler=scheduler, chains_on=chains_on)
+        for stage in stages:
+            problems = known_faults(problems, stage_faults(ctx, output, stage)[0])
+    if problems and not every:
+        raise RefusedJob(path, problems)
+    made, more = built(ctx, output, job, allow_code)
+    problems = known_faults(problems, more)
+    if every or job.outputs.store is None or not os.path.lexists(job.outputs.store):
+        problems = known_faults(problems, column_faults(job))
     if problems:
         raise RefusedJob(path, problems)
-    return job, stages
+    assert made is not None
+    return job, stages, made
 
 
 def run_stages(
-    ctx: click.Context, output: Output, record: JobRecord, stages: list[Stage]
+    ctx: click.Context,
+    output: Output,
+    record: JobRecord,
+    job: JobFile,
+    stages: list[Stage],
+    made: Built,
 ) -> tuple[int, list[str]]:
     """Run the stages in order; return the exit code and the text of the last results.
 
@@ -79,7 +105,11 @@ def run_stages(
         try:
             if stage.name == "sample":
                 refuse_others(ctx, output, stages[position - 1 :])
+                _refuse_settings(record.file, job, stage, made)
             result = call_stage(ctx, output, stage)
+        except ConfigError as error:  # of a setting: the words are those of the file
+            record.add({**entry, "outcome": "not finished"})
+            raise RefusedJob(record.file, [Problem.of_error(stage.name, error)]) from error
         except BaseException:
             record.add({**entry, "outcome": "not finished"})
             raise
@@ -96,6 +126,18 @@ def run_stages(
         if result.exit_code:
             return result.exit_code, texts
     return 0, texts
+
+
+def _refuse_settings(path: str, job: JobFile, stage: Stage, made: Built) -> None:
+    """Raise RefusedJob for settings that do not fit the store, before a new run begins on it."""
+    from streammc.stores.store import open_store
+    from streammc.trace.run_directory import RunDirectory
+
+    if RunDirectory.exists(stage.output):
+        return
+    problems = row_faults(open_store(stage.words[-1]), made, job)
+    if problems:
+        raise RefusedJob(path, problems)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -126,10 +168,10 @@ def carry_out(
 
     ``options`` are those of :func:`settled`.
     """
-    job, stages = settled(ctx, output, path, **options)
+    job, stages, made = settled(ctx, output, path, **options)
     with job_lock(path):
         if job.source.append is not None:  # another process may have appended in the meantime
-            job, stages = settled(ctx, output, path, **options)
+            job, stages, made = settled(ctx, output, path, **options)
         identity = job_id(job)
         output.context["job"] = identity
         record.begin(job, identity)
@@ -137,7 +179,7 @@ def carry_out(
             for each in (*(stage.output for stage in stages), job.outputs.summary):
                 os.makedirs(os.path.dirname(os.path.abspath(each)), exist_ok=True)
             record.running()
-        code, texts = run_stages(ctx, output, record, stages)
+        code, texts = run_stages(ctx, output, record, job, stages, made)
         earlier = earlier_generation(job, appended=True)
         if earlier is not None:
             record.document["earlier_generation"] = earlier

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from streammc.errors import IdentityError, one_line
+from streammc.errors import ConfigError, IdentityError, StreammcError, one_line
 
 
 class Problem(NamedTuple):
@@ -18,6 +18,13 @@ class Problem(NamedTuple):
     """What was expected and found, and what to do."""
     exit_code: int = IdentityError.exit_code
     code: str = IdentityError.code
+
+    @classmethod
+    def of_error(cls, key: str, error: StreammcError) -> Problem:
+        """Return the fault that an error says; a wrong argument is one of the file."""
+        if isinstance(error, ConfigError):
+            return cls(key, str(error))
+        return cls(key, str(error), error.exit_code, error.code)
 
     def line(self, file: str) -> str:
         """Return the fault as a line of text."""
@@ -48,6 +55,7 @@ class RefusedJob(Exception):
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         super().__init__()
+        self.problems = problems
         self.exit_code, self.code = problems[0].exit_code, problems[0].code
         self.keys = [problem.key for problem in problems]
         self.lines = [one_line(problem.line(file)) for problem in problems]

@@ -230,7 +230,7 @@ def test_a_report_without_its_packages_is_a_fault_of_the_file(
     monkeypatch.setattr("streammc.plots.axes.find_spec", lambda name: None)
     path = write_job(job.parent, predictions='"p.zarr"\nreport = "report.html"')
     done = streammc("run", path)
-    assert 2 == done.code
+    assert 78 == done.code
     assert "outputs.report: expected the package jinja2 for a report" in done.err
     assert not Path("work").exists()
 
