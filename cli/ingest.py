@@ -20,7 +20,7 @@ from streammc.cli.options import (
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, require_apart
-from streammc.cli.values import Names, Spellings, StorePath, WholeNumber
+from streammc.cli.values import Names, Spellings, StorePath, WholeNumber, refuse_file_name
 
 _OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "drop_missing"}
 """Arguments and options that go with --append; the store decides the others."""
@@ -106,6 +106,7 @@ def ingest(
             f"expected the store as the last path, found {store!r} after {sources[-1]!r}: separate "
             "the names of --features by commas, without spaces"
         )
+    refuse_file_name(store, "the store to make, which comes last")
     if append:
         _append(ctx, output, sources, store)
         return

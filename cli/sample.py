@@ -30,6 +30,7 @@ from streammc.cli.values import (
     PositiveNumber,
     RunPath,
     WholeNumber,
+    refuse_file_name,
 )
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def sample(
     from streammc.trace.run_directory import RunDirectory
 
     printer, where = ctx.obj, parse_scheduler(scheduler)
+    refuse_file_name(output, "the run to make")
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)

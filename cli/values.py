@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,6 +144,43 @@ class LocalPath(ParamType):
             self.fail(f"expected a path, found {text!r}", param, ctx)
         if len(text) > 4095:
             self.fail(f"expected a path of at most 4095 characters, found {len(text)}", param, ctx)
+        return text
+
+
+_FILES: Final = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".json", ".html")
+
+
+def refuse_file_name(path: str, what: str) -> None:
+    """Refuse the name of a file for a new folder: the user means another format, or an input.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is at the path, and its suffix is one of tables or pages.
+    """
+    from streammc.errors import ConfigError
+
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in _FILES and not os.path.lexists(path):
+        raise ConfigError(
+            f"expected the path of {what}, a folder, found {path!r}, a name of a {suffix} file: "
+            "end it in .zarr, or leave the suffix out"
+        )
+
+
+class RowsPath(LocalPath):
+    """A path on this machine whose suffix names a format of rows: zarr, CSV or Parquet."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the path as text."""
+        from streammc.errors import ConfigError
+        from streammc.trace.row_tables import output_format
+
+        text = super().convert(value, param, ctx)
+        try:
+            output_format(text)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
         return text
 
 

@@ -47,6 +47,7 @@ def job_faults(job: JobFile) -> list[Problem]:
         except ConfigError as error:
             faults.append(Problem.of_error("stop", error))
     if outputs.report is not None:
+        faults += _shown_predictions(outputs.predictions)
         from streammc.plots.axes import require_packages
 
         try:
@@ -54,6 +55,22 @@ def job_faults(job: JobFile) -> list[Problem]:
         except ConfigError as error:
             faults.append(Problem.of_error("outputs.report", error))
     return [*faults, *_append_faults(job), *_address_faults(job), *_same_places(job)]
+
+
+def _shown_predictions(path: str | None) -> Iterator[Problem]:
+    """Yield the fault of predictions that a report cannot show: those of a table."""
+    from streammc.trace.row_tables import CSV, PARQUET, output_format
+
+    try:
+        table = path is not None and output_format(path) in (CSV, PARQUET)
+    except ConfigError:
+        return  # the command says so
+    if table:
+        text = (
+            f"expected a path that ends in .zarr for the predictions that outputs.report shows, "
+            f"found {path!r}: a table has no curves and no scores; leave out one of the two"
+        )
+        yield Problem("outputs.predictions", text)
 
 
 def _address_faults(job: JobFile) -> Iterator[Problem]:

@@ -162,7 +162,8 @@ def _made(name: str, command: str, words: list[str], output: str, keys: dict[str
     from streammc.trace.kinds import STORE_MANIFEST
 
     documents = {"ingest": STORE_MANIFEST, "summarize": "zarr.json", "predict": "zarr.json"}
-    mark = os.path.join(output, documents[command]) if command in documents else output
+    folder = command in documents and not output.lower().endswith((".csv", ".parquet"))
+    mark = os.path.join(output, documents[command]) if folder else output
     return Stage(name, command, words, output, mark, keys, "renewed")
 
 

@@ -76,6 +76,8 @@ def stage_faults(
         except click.UsageError as error:
             parameter = getattr(error, "param", None)
             key = stage.keys.get(getattr(parameter, "name", None) or "", stage.name)
+            if key in {each.key for each in faults}:  # required, and without its words now
+                return faults, {}
             names = [*getattr(parameter, "opts", ()), *getattr(parameter, "secondary_opts", ())]
             own = [word for word in words if word.partition("=")[0] in names]
             if getattr(parameter, "multiple", False):

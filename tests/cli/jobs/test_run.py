@@ -404,3 +404,28 @@ def test_tables_that_are_gone_after_the_job_are_asked_back(made: Path) -> None:
         assert "give this store as source.store in place of source.files" in done.err
     os.rename("archived", "flights.parquet")
     assert 0 == streammc("run", "job.toml", "--quiet").code
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predictions_of_a_job_may_be_a_table(job: Path, suffix: str) -> None:
+    change = {"predictions": f'"work/p.{suffix}"'}
+    path = write_job(job.parent, **change)
+    assert 0 == streammc("run", path, "--quiet").code
+    first, before = Path(f"work/p.{suffix}").read_bytes(), snapshot(Path("work"))
+    assert "made" == outcomes(summary())["predict"]
+    assert "there, verified" == streammc("check", path, "--json").json["stages"][-1]["state"]
+    assert 0 == streammc("run", path, "--quiet").code
+    before.pop("summary.json")
+    assert before == {k: each for k, each in snapshot(Path("work")).items() if k in before}
+    done = streammc("run", write_job(job.parent, **change, draws="80"), "--json", "--quiet")
+    assert (0, "renewed") == (done.code, outcomes(done.json)["predict"]), done.err
+    assert first != Path(f"work/p.{suffix}").read_bytes()
+
+
+def test_tables_that_a_report_cannot_show_and_unknown_suffixes_are_faults(job: Path) -> None:
+    for output, text in (("p.csv", "ends in .zarr for the predictions"), ("p.txt", "the suffix")):
+        path = write_job(job.parent, predictions=f'"{output}"\nreport = "report.html"')
+        done = streammc("check", path, "--json")
+        assert 78 == done.code
+        (found,) = done.json["error"]["problems"]
+        assert ("outputs.predictions", True) == (found["key"], text in found["message"])
