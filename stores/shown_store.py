@@ -22,7 +22,7 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """
     attributes = dataset.attributes
     groups, formula = attributes.get("groups"), attributes.get("formula")
-    references = getattr(dataset, "references", dict)()
+    references: dict[str, list[str]] = getattr(dataset, "references", dict)()
     levels = dict.fromkeys(each for several in references.values() for each in several)
     return {
         "place": dataset.address,

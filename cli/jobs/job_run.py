@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from streammc.cli.jobs.first_rows import first_rows
 from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
 from streammc.cli.jobs.job_faults import job_faults
 from streammc.cli.jobs.job_file import JobFile
@@ -24,9 +25,9 @@ from streammc.cli.jobs.setting_faults import (
     row_faults,
 )
 from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
-from streammc.cli.jobs.stage_states import refuse_others
+from streammc.cli.jobs.stage_states import ingest_options, refuse_others
 from streammc.cli.output import Output, number, table
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, StreammcError
 
 _OF_RUN: Final = (
     *("parameters", "parameters_original", "references"),
@@ -72,10 +73,35 @@ def settled(
     problems = known_faults(problems, more)
     if every or job.outputs.store is None or not os.path.lexists(job.outputs.store):
         problems = known_faults(problems, column_faults(job))
+    if problems and every:
+        problems = known_faults(problems, _faults_of_rows(ctx, output, path, job, stages, made))
     if problems:
         raise RefusedJob(path, problems)
     assert made is not None
     return job, stages, made
+
+
+def _faults_of_rows(
+    ctx: click.Context,
+    output: Output,
+    path: str,
+    job: JobFile,
+    stages: list[Stage],
+    made: Built | None,
+) -> list[Problem]:
+    """Return what the first rows of tables say, beside other faults, if they can be ingested."""
+    for stage in stages:
+        if stage.name != "ingest" or os.path.lexists(stage.output):
+            continue
+        try:
+            rows = first_rows(path, job, ingest_options(ctx, output, stage))
+        except RefusedJob as error:
+            return error.problems
+        except StreammcError:
+            return []  # said elsewhere, with its place in the file
+        if made is not None and rows.dataset is not None and rows.seen == rows.n_rows:
+            return row_faults(rows.dataset, made, job)
+    return []
 
 
 def run_stages(

@@ -47,7 +47,6 @@ def built(
         If the model is the user's own code, without ``allow_code``.
     """
     from streammc.cli.build import NODES, find_model, make_model, make_sampler, split_options
-    from streammc.registry import sampler as known_sampler
     from streammc.runs.identity import asked_schedule
     from streammc.runs.job import refuse_stop
 
@@ -59,14 +58,15 @@ def built(
     faults, given = stage_faults(ctx, output, stage)
     if not given:
         return None, faults
-    name, model, sampler, of_model = given["model"], None, None, {}
-    options: dict[str, Any] = {}
+    name, model = given["model"], None
+    of_model: dict[str, Any] = {}
     if ":" in name:
         find_model(name, allow_code)
     try:
         of_model, of_sampler = split_options(name, given["option"], allow_code)
         for key in job.model.options or ():
-            if of_sampler.pop(key.replace("-", "_"), None) is not None:
+            if (name_of := key.replace("-", "_")) in of_sampler:
+                del of_sampler[name_of]
                 text = f"the model {name!r} has no option {key!r}: see `streammc models`"
                 faults.append(Problem(f"model.options.{key}", text))
         model = make_model(name, given["prior_scale"], of_model, given["prior"], allow_code)
@@ -74,8 +74,6 @@ def built(
         faults.append(Problem.of_error("model", error))
         of_sampler = {}
     try:
-        if given["sampler"] != "auto":
-            known_sampler(given["sampler"])
         flags = {flag: given[flag] for flag in _FLAGS}
         sampler, options = make_sampler(given["sampler"], flags, of_sampler)
     except StreammcError as error:

@@ -209,6 +209,17 @@ def test_every_fault_of_a_job_is_named_at_once(job: Path) -> None:
     assert before.keys() == snapshot(job.parent).keys()
 
 
+def test_faults_of_rows_and_of_ingest_are_named_with_the_others(job: Path) -> None:
+    for formula, keys in (
+        ('"late ~ distance + C(origin)"', {"stop", "priors", "predict.by"}),
+        ('"late ~ distance"\nresponse = "late"', {"stop", "ingest"}),
+    ):
+        more = "\n[stop]\ness = 400\ndraws = 10\n[predict]\nby = 'nosuch'\n"
+        change = {"formula": formula, "distance": '"normal(0, 1)"\nnosuch = "normal(0, 1)"'}
+        done = streammc("check", write_job(job.parent, more, **change), "--json")
+        assert keys == {each["key"] for each in done.json["error"]["problems"]}, done.err
+
+
 @pytest.mark.parametrize(
     "change",
     [
