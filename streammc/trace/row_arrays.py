@@ -112,7 +112,6 @@ class RowArrays:
     ) -> None:
         self.path = Path(os.path.abspath(given_path(path)))
         self._overwrite, self._of = overwrite, of
-        refuse_reserved_name(self.path)
         self._format = output_format(self.path)
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)

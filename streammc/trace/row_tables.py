@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError
 from streammc.trace.durable import reporting
 from streammc.trace.local_path import given_path
+from streammc.trace.reserved_names import refuse_reserved_name
 
 ZARR: Final = "zarr"
 CSV: Final = "csv"
@@ -35,11 +36,12 @@ def output_format(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     ConfigError
-        If it has another suffix.
+        If it has another suffix, or the name of something unfinished.
     """
     suffix = Path(given_path(path)).suffix
     found = _SUFFIXES.get(suffix.lower())
     if found is None:
+        refuse_reserved_name(Path(given_path(path)))
         raise ConfigError(
             f"expected a path that ends in .zarr, .csv or .parquet, or has no suffix for zarr, "
             f"found {suffix!r} at the end of {os.fspath(path)!r}: the suffix decides the format"
