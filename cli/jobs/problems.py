@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from streammc.errors import ConfigError, IdentityError, StreammcError, one_line
+from streammc.errors import (
+    ConfigError,
+    IdentityError,
+    ReplaceableError,
+    StreammcError,
+    one_line,
+)
 
 
 class Problem(NamedTuple):
@@ -36,10 +42,10 @@ def without_overwrite() -> Iterator[None]:
     """Leave the advice to use ``--overwrite``, which jobs do not have, out of errors."""
     try:
         yield
-    except IdentityError as error:
+    except ReplaceableError as error:
         if error.without_overwrite == error.args[0]:
             raise
-        raise IdentityError(error.without_overwrite) from error
+        raise type(error)(error.without_overwrite) from error
 
 
 class RefusedJob(Exception):
