@@ -111,13 +111,15 @@ def split_options(
     return of_model, of_sampler
 
 
-def make_sampler(name: str, flags: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-    """Return a sampler, or ``None`` for ``auto`` without options.
+def make_sampler(
+    name: str, flags: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return a sampler and no options, or for ``auto`` ``None`` and those of the one to be taken.
 
     Parameters
     ----------
     name
-        A registered name, or ``auto``. With options, ``auto`` becomes ``hmc-ecs``.
+        A registered name, or ``auto``.
     flags
         Options with a command-line flag each; ``None`` if not given.
     options
@@ -134,11 +136,13 @@ def make_sampler(name: str, flags: Mapping[str, Any], options: Mapping[str, Any]
             flag = "--" + key.replace("_", "-")
             raise ConfigError(f"expected {key} once, found {flag} and --option {key}: keep one")
         chosen[key] = value
-    if name == "auto":
-        if not chosen:
-            return None
-        name = "hmc-ecs"
-    return registry.sampler(name)(**chosen)
+    if name != "auto":
+        return registry.sampler(name)(**chosen), {}
+    if chosen:
+        from streammc.runs.setup import check_automatic
+
+        check_automatic(chosen)
+    return None, chosen
 
 
 def model_of_run(
@@ -180,8 +184,7 @@ def model_of_run(
     return registered_model(identity["model"])
 
 
-def sampler_of_run(identity: Mapping[str, Any]) -> Any:
-    """Rebuild the sampler of a run from its identity; ``None`` for ``auto``."""
+def sampler_of_run(identity: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Rebuild the sampler of a run from its identity; see :func:`make_sampler`."""
     options = dict(identity["sampler"])
-    name = options.pop("name")
-    return None if name == "auto" else registry.sampler(name)(**options)
+    return make_sampler(options.pop("name"), {}, options)

@@ -21,10 +21,12 @@ def check(ctx: click.Context, job: str, scheduler: str | None, allow_code: bool)
     """
     from streammc.cli.jobs.job_plan import planned
     from streammc.cli.jobs.job_run import settled
+    from streammc.cli.jobs.problems import without_overwrite
 
     printer: Output = ctx.obj
     parse_scheduler(scheduler)
-    found, stages = settled(ctx, printer, job, allow_code, scheduler)
-    document, human = planned(ctx, printer, job, found, stages, allow_code)
+    with without_overwrite():
+        found, stages, made = settled(ctx, printer, job, allow_code, scheduler, every=True)
+        document, human = planned(ctx, printer, job, found, stages, made)
     printer.result(document, human)
     return 0

@@ -102,7 +102,7 @@ def run_demo(
         ("hmc", "4/4 sample: hmc on every row, as the reference", 500),
     ):
         output.note(text)
-        sampler = make_sampler(name, {}, {})
+        sampler, _ = make_sampler(name, {}, {})
         job = Job(
             dataset=dataset,
             model=model,

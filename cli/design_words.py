@@ -13,6 +13,12 @@ def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
     return "; ".join(f"(1 | {each['column']}), {each['levels']} levels" for each in factors)
 
 
+def references_text(references: Mapping[str, Sequence[str]] | None) -> str | None:
+    """Return the reference levels of the factors of a store, as ``C(origin)[ATL], month[1]``."""
+    levels = dict.fromkeys(each for several in (references or {}).values() for each in several)
+    return ", ".join(levels) or None
+
+
 def codes_text(codes: Sequence[Mapping[str, Any]] | None) -> str | None:
     """Return the factors that a store has as codes, as ``C(origin), 300 columns``."""
     if not codes:

@@ -53,6 +53,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.likelihood.temperature import schedule_of
     from streammc.runs.advice import mixing_warnings
     from streammc.runs.cost import run_cost
+    from streammc.runs.design import REFERENCES, label_references
     from streammc.runs.report import mean_statistics
     from streammc.runs.setup import load
     from streammc.runs.table_scale import blocks_of_run
@@ -60,7 +61,8 @@ def diagnosis(path: str) -> dict[str, Any]:
     theta, names = run.draws_matrix(), list(run.labels)
     sign = negative_signs(run.read_group("sample_stats").get("sign"))
     parameters = summarize_draws(theta, names, sign)
-    original, factors = None, None
+    original, factors, compared = None, None, None
+    references = run.attributes.get(REFERENCES)
     try:
         dataset = store_of_run(run)
         blocks = blocks_of_run(run, dataset.feature_names)
@@ -73,7 +75,9 @@ def diagnosis(path: str) -> dict[str, Any]:
             dataset.feature_names,
             sign,
             formula=bool(dataset.attributes.get("formula")),
+            references=references,
         )
+        compared = label_references(references, blocks, dataset.feature_names) or None
     except (MissingError, DataError):
         pass
     spent, setup = run_cost(run), load(run)
@@ -82,6 +86,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "parameters_original": original,
         "derived": summarize_draws(*derived(theta, names, run.identity["model"]), sign) or None,
         "ratios": factors,
+        "references": compared,
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.made_by import made_by
 from streammc.cli.options import OLDER, THERE
-from streammc.cli.receipt import Receipt
+from streammc.cli.receipt import ANNOUNCED, Receipt, is_announced
 from streammc.command_mark import MADE_BY, command_digest
+
+if TYPE_CHECKING:
+    from streammc.trace.row_reading import RowKind
 
 DRAWS: Final = "digest of the draws"
 """Key of a receipt: a run made again by another version has other draws under the same settings."""
@@ -37,7 +40,8 @@ class DrawsReceipt(Receipt):
             if not isinstance(each, dict) or not _has_fewer(each.get("asked"), self._asked):
                 continue
             if self._is_of(each, describe):
-                self._older = {name: each.get(name) for name in ("asked", "result", MADE_BY)}
+                kept = ("asked", "result", MADE_BY, ANNOUNCED)
+                self._older = {name: each.get(name) for name in kept}
                 return True
         return False
 
@@ -45,8 +49,14 @@ class DrawsReceipt(Receipt):
         """Return whether the output that is there was made by the command of a receipt."""
         asked, result = receipt.get("asked"), receipt.get("result")
         if result is None:
+            if (announced := receipt.get(ANNOUNCED)) and is_announced(announced, describe()):
+                return True
             return made_by(self.output) == command_digest(asked or {})
         return not self._other(dict(describe()), result, receipt.get(MADE_BY))
+
+    def _announced(self, facts: Mapping[str, Any]) -> None:
+        """Write the facts of an output without a mark, and what it replaces."""
+        self.write(None, self._older, facts)
 
     def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
         """Replace the output that :meth:`older` found; see :meth:`Receipt.renew`."""
@@ -67,6 +77,16 @@ class DrawsReceipt(Receipt):
             return OLDER
         self.kept(describe)
         return THERE
+
+
+def described_rows(output: str, of: RowKind) -> dict[str, Any]:
+    """Return the facts of predictions or effects; of a table the digest of the file."""
+    from streammc.trace.row_reading import read_meta
+    from streammc.trace.row_tables import ZARR, file_digest, output_format
+
+    if output_format(output) == ZARR:
+        return read_meta(output, of)[0]
+    return {"fingerprint": file_digest(output)}
 
 
 def of_draws(output: str, asked: dict[str, Any], *, overwrite: bool = False) -> DrawsReceipt:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.draws_receipt import COMMITTED, DRAWS, of_draws
+from streammc.cli.draws_receipt import COMMITTED, DRAWS, described_rows, of_draws
 from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     command,
@@ -19,7 +19,7 @@ from streammc.cli.progress import Progress
 from streammc.cli.receipt import require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
-from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
+from streammc.cli.values import RowsPath, Share, StorePath, WholeNumber
 from streammc.errors import ConfigError
 
 
@@ -27,7 +27,9 @@ from streammc.errors import ConfigError
     "effects", configurable=True, short_help="Write the effects of the groups of a mixed model."
 )
 @run_argument("run")
-@setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
+@setting(
+    "--output", "-o", type=RowsPath(), required=True, help="FILE.zarr, .csv or .parquet to make."
+)
 @setting("--store", type=StorePath(), help="The store of the run, if it has moved.")
 @setting(
     "--effect-draws",
@@ -74,7 +76,7 @@ def effects(
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.runs.identity import registered_model
     from streammc.stores.store import open_store
-    from streammc.trace.row_reading import GROUPS, read_meta
+    from streammc.trace.row_reading import GROUPS
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
@@ -100,7 +102,7 @@ def effects(
     }
 
     def describe() -> dict[str, Any]:
-        return read_meta(output, GROUPS)[0]
+        return described_rows(output, GROUPS)
 
     with Progress(printer, interruption) as progress:
 

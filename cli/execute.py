@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,8 +42,8 @@ class Job:
     audit: bool | str = "auto"
     scheduler: Any = None
     chains_on: str = "here"
-    sampler_reason: str = ""
-    """Reason for this sampler, if the user did not name it."""
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the sampler that ``auto`` takes."""
     settings: Mapping[str, Any] | None = None
     """Resolved settings of the command, recorded with the run."""
     temperature: float | str = 1.0
@@ -79,7 +79,7 @@ class Job:
             scheduler=self.scheduler,
             chains_on=self.chains_on,
             attributes={"settings": dict(self.settings or {})},
-            sampler_reason=self.sampler_reason,
+            sampler_options=self.sampler_options,
             temperature=self.temperature,
             overwrite=self.overwrite,
             stopping=self.stopping,
@@ -111,23 +111,11 @@ def check_job(job: Job) -> None:
     StorageIOError
         If the draws do not fit the disk.
     """
-    from streammc.likelihood.unit_words import in_units, unit_name
     from streammc.runs.identity import asked_schedule
 
     check_place(job.path)
     asked_schedule(job.temperature, job.sampler)
-    n = job.dataset.n_rows
-    m = getattr(job.sampler, "subsample_size", None)
-    b = getattr(job.sampler, "unit_rows", None) or 1
-    blocks = getattr(job.sampler, "n_blocks", None)
-    for name, value in (("--subsample-size", m), ("--unit-rows", b)):
-        if value is not None and value > n:
-            text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
-            raise ConfigError(in_units(text, unit_name(job.dataset)))
-    if m is not None and blocks is not None and blocks > -(-m // b):
-        raise ConfigError(
-            f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"
-        )
+    check_sizes(job.dataset, job.sampler, job.sampler_options)
     folder = Path(os.path.abspath(job.path))
     while not folder.exists():
         folder = folder.parent
@@ -136,6 +124,41 @@ def check_job(job: Job) -> None:
         raise StorageIOError(
             f"expected {job.disk_bytes / 1e9:.3g} GB of free disk for {job.chains} chains of "
             f"{job.draws} draws, found {free / 1e9:.3g} GB at {str(folder)!r}: ask for fewer draws"
+        )
+
+
+def check_sizes(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> None:
+    """Refuse a subsample, units or blocks that the rows of a data set are too few for.
+
+    Parameters
+    ----------
+    dataset
+        The data set, of groups where the model is mixed.
+    sampler
+        The sampler; ``None`` for an automatic choice.
+    options
+        The options of an automatic choice.
+
+    Raises
+    ------
+    ConfigError
+        If one is larger than the rows allow.
+    """
+    from streammc.likelihood.unit_words import in_units, unit_name
+
+    n = dataset.n_rows
+    m, b, blocks = (
+        getattr(sampler, name, options.get(name))
+        for name in ("subsample_size", "unit_rows", "n_blocks")
+    )
+    b = b or 1
+    for name, value in (("--subsample-size", m), ("--unit-rows", b)):
+        if value is not None and value > n:
+            text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
+            raise ConfigError(in_units(text, unit_name(dataset)))
+    if m is not None and blocks is not None and blocks > -(-m // b):
+        raise ConfigError(
+            f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"
         )
 
 

@@ -135,7 +135,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
             seed=job.seed,
             scheduler=job.scheduler,
             progress=progress,
-            sampler_reason=job.sampler_reason,
+            sampler_options=job.sampler_options,
             temperature=job.temperature,
         )
         setup = decide(request)
@@ -185,7 +185,7 @@ def _without_passes(
         sampler=job.sampler,
         temperature=job.temperature,
         implied=1.0,
-        reason=job.sampler_reason or None,
+        reason=None,
         priors=describe_priors(model, tuple(model.labels(dataset.feature_names))),
         n_rows=job.dataset.n_rows,
         passes=0,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from streammc.cli.design_words import codes_text, factors_text, groups_text
+from streammc.cli.design_words import codes_text, factors_text, groups_text, references_text
 from streammc.cli.input_description import describe_inputs
 from streammc.cli.made_once import make_once
 from streammc.cli.options import (
@@ -20,7 +20,7 @@ from streammc.cli.options import (
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, require_apart
-from streammc.cli.values import Names, StorePath, WholeNumber
+from streammc.cli.values import Names, Spellings, StorePath, WholeNumber, refuse_file_name
 
 _OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "drop_missing"}
 """Arguments and options that go with --append; the store decides the others."""
@@ -55,6 +55,7 @@ _OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "
 @setting("--standardize/--no-standardize", default=True, help="Mean 0 and sd 1.  [default: yes]")
 @setting("--intercept/--no-intercept", default=True, help="Add a column of ones.  [default: yes]")
 @setting("--drop-missing", is_flag=True, help="Leave out rows with missing values.")
+@setting("--missing", type=Spellings(), help="Missing values in CSV; default: NA, NULL, nan, ...")
 @setting(
     "--codes-above",
     type=WholeNumber(0, 10**6),
@@ -105,6 +106,7 @@ def ingest(
             f"expected the store as the last path, found {store!r} after {sources[-1]!r}: separate "
             "the names of --features by commas, without spaces"
         )
+    refuse_file_name(store, "the store to make, which comes last")
     if append:
         _append(ctx, output, sources, store)
         return
@@ -145,6 +147,7 @@ def ingest(
         "formula": result["formula"] and result["formula"]["text"],
         "response": result["response"],
         "features": result["features"],
+        "reference levels": references_text(result.get("references")),
         "groups": groups_text(result.get("groups")),
         "factors": factors_text(result.get("factors")),
         "codes": codes_text(result.get("codes")),
@@ -175,7 +178,7 @@ def ingest_receipt(sources: Sequence[str], store: str, options: dict[str, Any]) 
         del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
-    for name in ("row_id", "group", "group_as", "codes_above", "compression"):
+    for name in ("row_id", "group", "group_as", "codes_above", "compression", "missing"):
         if options[name] is None:
             del asked[name]  # likewise
     return Receipt(store, asked, sources)

@@ -14,6 +14,7 @@ from streammc.cli.design_words import (
     factors_text,
     generations_text,
     groups_text,
+    references_text,
 )
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
@@ -49,8 +50,10 @@ def info(output: Output, path: str) -> None:
 
         shown["model"] = model_text(document["identity"].get("model", {}))
         shown["versions"] = versions_text(document) or "not recorded"
+        shown["reference levels"] = references_text(document["references"])
     human = fields(shown)
     if kind == "store":
+        shown["reference levels"] = references_text(document["references"])
         shown["groups"] = groups_text(document.get("groups"))
         shown["factors"] = factors_text(document.get("factors"))
         shown["codes"] = codes_text(document.get("codes"))
@@ -140,6 +143,7 @@ def describe_store(path: str) -> dict[str, Any]:
 
 def describe_run(path: str) -> dict[str, Any]:
     """Return the description of a run, from its root document only."""
+    from streammc.runs.design import REFERENCES
     from streammc.runs.versions import recorded_versions
     from streammc.trace.run_directory import RunDirectory
 
@@ -159,6 +163,7 @@ def describe_run(path: str) -> dict[str, Any]:
         "seed": run.identity.get("seed"),
         "temperature": run.identity.get("temperature", 1.0),
         "parameters": list(run.labels),
+        "references": attributes.get(REFERENCES, {}),
         "identity": run.identity,
         "plan": attributes.get("plan"),
         "versions": recorded_versions(attributes),

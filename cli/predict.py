@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.draws_receipt import COMMITTED, DRAWS, of_draws
+from streammc.cli.draws_receipt import COMMITTED, DRAWS, described_rows, of_draws
 from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     COMPARE,
@@ -23,13 +23,15 @@ from streammc.cli.progress import Progress
 from streammc.cli.receipt import require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
-from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
+from streammc.cli.values import RowsPath, Share, StorePath, WholeNumber
 
 
 @command("predict", configurable=True, short_help="Predict the rows of a store from a run.")
 @run_argument("run")
 @store_argument("store")
-@setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
+@setting(
+    "--output", "-o", type=RowsPath(), required=True, help="FILE.zarr, .csv or .parquet to make."
+)
 @setting(
     "--predict-draws",
     type=WholeNumber(2),
@@ -82,7 +84,7 @@ def predict(
     from streammc.prediction.predict import write_predictions
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.stores.store import open_store
-    from streammc.trace.row_reading import read_meta
+    from streammc.trace.row_reading import ROWS
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
@@ -111,7 +113,7 @@ def predict(
     }
 
     def describe() -> dict[str, Any]:
-        return read_meta(output)[0]
+        return described_rows(output, ROWS)
 
     receipt = of_draws(output, asked, overwrite=overwrite)
     if COMPARE in ctx.meta:

@@ -28,6 +28,8 @@ from streammc.trace.debris import RECEIPT
 from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
 
+ANNOUNCED: Final = "announced"
+"""Key of a receipt without a result: the result, once the output is whole but for its name."""
 _REPLACED: Final = {
     "ingest": STORE,
     "simulate": STORE,
@@ -101,26 +103,32 @@ class Receipt:
                 kept = json.load(file)
             asked, result = kept["asked"], kept["result"]
             contents, mark = kept.get("contents"), kept.get(MADE_BY)
+            announced = kept.get(ANNOUNCED)
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
-                f"command: choose another path or delete it{self._or_overwrite()}"
+                "command: choose another path or delete it",
+                self._or_overwrite(),
             ) from None
         if not self._is_same(asked, contents):
             found, remedy = differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
-                f"choose another path or delete it{self._or_overwrite()}"
+                "choose another path or delete it",
+                self._or_overwrite(),
             )
         there = dict(describe())
         if result is None:
-            self._require_own(asked)
             self.outdated = True
+            if is_announced(announced, there):
+                return dict(announced)
+            self._require_own(asked)
             return there
         if other := self._other(there, result, mark):
             raise IdentityError(
                 f"expected {self._output!r} as it was made, found another {other}: "
-                f"choose another path or delete it{self._or_overwrite()}"
+                "choose another path or delete it",
+                self._or_overwrite(),
             )
         return there if _was_appended_to(there, result) else dict(result)
 
@@ -140,7 +148,8 @@ class Receipt:
             raise IdentityError(
                 f"expected {self._output!r} to be made by the command that began its receipt "
                 f"{self.path.name!r} and was killed, found another output in its place: choose "
-                f"another path or delete it{self._or_overwrite()}"
+                "another path or delete it",
+                self._or_overwrite(),
             )
 
     def _is_same(self, before: Any, contents: Any) -> bool:
@@ -162,16 +171,25 @@ class Receipt:
 
     def _or_overwrite(self) -> str:
         """Return the advice to use --overwrite, if the command can replace the output."""
+        from streammc.trace.row_tables import is_row_table
+
         found = found_at(self._output)
         replaced = _REPLACED.get(str(self._asked["command"]))
-        return ", or replace it with --overwrite" if found and found.kind == replaced else ""
+        can = found is not None and found.kind == replaced
+        if found is not None and found.kind == FILE and replaced in (PREDICTIONS, GROUP_EFFECTS):
+            can = is_row_table(self.output)
+        return ", or replace it with --overwrite" if can else ""
 
     def write(
-        self, result: Mapping[str, Any] | None, replaces: Mapping[str, Any] | None = None
+        self,
+        result: Mapping[str, Any] | None,
+        replaces: Mapping[str, Any] | None = None,
+        announced: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the receipt; ``result`` is ``None`` before the work is done.
 
-        ``replaces`` is the receipt of an output that is to be renewed.
+        ``replaces`` is the receipt of an output that is to be renewed, and ``announced`` the result
+        of one that is about to appear and carries no mark.
 
         Raises
         ------
@@ -182,6 +200,7 @@ class Receipt:
         if result is None:
             known["owner"] = asdict(this_process())
             known |= {} if replaces is None else {"replaces": replaces}
+            known |= {} if announced is None else {ANNOUNCED: plain(announced)}
         else:
             known[MADE_BY] = made_by(self.output)
         try:
@@ -226,8 +245,12 @@ class Receipt:
 
     def marked(self, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return the result of ``make``, whose output carries the mark of this command."""
-        with making(self.mark):
+        with making(self.mark, self._announced):
             return dict(plain(make()))
+
+    def _announced(self, facts: Mapping[str, Any]) -> None:
+        """Write the facts of an output that carries no mark, just before it appears."""
+        self.write(None, announced=facts)
 
     @contextmanager
     def taken_away(self) -> Iterator[None]:
@@ -279,6 +302,11 @@ class Receipt:
         """Delete the receipt, and ignore an error: that of the work is the one to report."""
         with suppress(OSError):
             self.path.unlink()
+
+
+def is_announced(announced: Any, there: Mapping[str, Any]) -> bool:
+    """Return whether an output that is there is the one that a killed command announced."""
+    return isinstance(announced, dict) and announced.get("fingerprint") == there.get("fingerprint")
 
 
 def _is_left(receipt: Mapping[str, Any]) -> bool:

@@ -55,12 +55,14 @@ def recorded_job(
         sampled = tempered(dataset, temperature_of(identity, attributes))
         kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), sampled, model)
     audit = (settings or {}).get("audit")
+    sampler, options = sampler_of_run(identity)
     stopping = attributes.get(STOPPING)
     planned = stopping["draws"] if stopping else run.draws
     return Job(
         dataset=dataset,
         model=model,
-        sampler=sampler_of_run(identity),
+        sampler=sampler,
+        sampler_options=options,
         control_variates=kept,
         path=path,
         draws=planned if draws is None else draws,

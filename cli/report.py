@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from streammc import registry
@@ -13,7 +13,7 @@ from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.limits import check_limits, missed_limits
 from streammc.diagnostics.stopping import missed_text
-from streammc.diagnostics.text import factor_text, statistic_text
+from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.targets import TARGETS
@@ -73,11 +73,12 @@ def show_run(
 
 def human_run(document: Mapping[str, Any]) -> str:
     """Return the posterior table, the audit and the cost as text."""
-    width = _terminal_width()
-    parts = [parameter_table(document["parameters"], width)]
+    width, references = _terminal_width(), document.get("references")
+    parts = [parameter_table(document["parameters"], width, references)]
     original = document.get("parameters_original")
     if original and original != document["parameters"]:
-        parts.append("on the table's own scale:\n" + parameter_table(original, width))
+        shown = parameter_table(original, width, references)
+        parts.append(f"on the table's own scale:\n{shown}")
     if document.get("derived"):
         parts.append("from the parameters:\n" + parameter_table(document["derived"], width))
     if document.get("ratios") and (text := ratio_text(document["ratios"])):
@@ -99,19 +100,23 @@ def human_run(document: Mapping[str, Any]) -> str:
 
 
 def parameter_table(
-    parameters: Mapping[str, Mapping[str, float | None]], width: int | None = None
+    parameters: Mapping[str, Mapping[str, float | None]],
+    width: int | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """Return the table of parameters; columns are dropped until it fits into ``width``.
 
+    With ``references`` a column names the reference levels that a coefficient is against.
     Means and quantiles have as many digits as the error of the mean allows, at least four.
     """
-    columns = list(COLUMNS)
+    columns, against = list(COLUMNS), reference_texts(references, parameters)
     for spared in (None, *_SPARED):
         if spared is not None:
             columns.remove(spared)
         rows = [
             [
                 label,
+                *([against.get(label, "")] if against else []),
                 *(
                     statistic_text(name, entry.get(name), entry.get("mcse_mean"))
                     for name in columns
@@ -119,7 +124,7 @@ def parameter_table(
             ]
             for label, entry in parameters.items()
         ]
-        text = table(["parameter", *columns], rows)
+        text = table(["parameter", *([AGAINST] if against else []), *columns], rows)
         if width is None or max(map(len, text.splitlines())) <= width:
             break
     return text
@@ -134,13 +139,19 @@ def ratio_text(ratios: Mapping[str, Any]) -> str:
     """Return the table of ratios: the factor for one unit of each column of the table."""
     columns = ("median", "q5", "q95")
     left_out = set(ratios.get("only_together", ()))
+    shown = {k: entry for k, entry in ratios["parameters"].items() if k not in left_out}
+    against = reference_texts(ratios.get("references"), shown)
     rows = [
-        [label, *(factor_text(entry.get(name)) for name in columns)]
-        for label, entry in ratios["parameters"].items()
-        if label not in left_out
+        [
+            label,
+            *([against.get(label, "")] if against else []),
+            *(factor_text(entry.get(name)) for name in columns),
+        ]
+        for label, entry in shown.items()
     ]
     kind = str(ratios["kind"])
-    lines = [table([f"{kind}, per unit of the column", *columns], rows)] if rows else []
+    headings = [f"{kind}, per unit of the column", *([AGAINST] if against else []), *columns]
+    lines = [table(headings, rows)] if rows else []
     if left_out:
         lines.append(
             f"no {kind} of {len(left_out)} column{'s' * (len(left_out) > 1)} of bases, "

@@ -41,20 +41,22 @@ def run(
         raise click.UsageError("expected a job file, found none: write streammc run JOB.toml", ctx)
     from streammc.cli.jobs.job_record import JobRecord
     from streammc.cli.jobs.job_run import carry_out
+    from streammc.cli.jobs.problems import without_overwrite
     from streammc.cli.run_errors import classify
 
     parse_scheduler(scheduler)
     record = JobRecord(job)
     try:
-        return carry_out(
-            ctx,
-            printer,
-            job,
-            record,
-            allow_code=allow_code,
-            scheduler=scheduler,
-            chains_on=chains_on,
-        )
+        with without_overwrite():
+            return carry_out(
+                ctx,
+                printer,
+                job,
+                record,
+                allow_code=allow_code,
+                scheduler=scheduler,
+                chains_on=chains_on,
+            )
     except BaseException as error:
         code, name, message = classify(error)
         with suppress(OSError):  # the error of the work is the one to report

@@ -30,6 +30,7 @@ from streammc.cli.values import (
     PositiveNumber,
     RunPath,
     WholeNumber,
+    refuse_file_name,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def sample(
     The same command again resumes an interrupted run and does not change a finished one; with
     more --draws it extends the run.
     """
-    from streammc.cli.build import NODES, make_model, split_options
+    from streammc.cli.build import NODES, make_model, make_sampler, split_options
     from streammc.cli.execute import Job
     from streammc.cli.priors import announced_priors
     from streammc.likelihood.grouped import by_group
@@ -104,10 +105,11 @@ def sample(
     from streammc.trace.run_directory import RunDirectory
 
     printer, where = ctx.obj, parse_scheduler(scheduler)
+    refuse_file_name(output, "the run to make")
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
-    chosen, reason = _chosen(printer, sampler, flags, of_sampler)
+    chosen, options = make_sampler(sampler, flags, of_sampler)
     dataset, built = by_group(open_store(store), built, of_model.get(NODES))
     source = _of_run(printer, start_from, control_variates)
     kept, built = _saved_control_variates(source, built)
@@ -140,7 +142,7 @@ def sample(
         audit="auto" if audit is None else audit,
         scheduler=where,
         chains_on=chains_on,
-        sampler_reason=reason,
+        sampler_options=options,
         settings=settings if stop is None else {**settings, "stop": stop.text()},
         overwrite=overwrite,
         stopping=stop,
@@ -149,26 +151,6 @@ def sample(
     )
     job = _settled(printer, ctx.find_root().obj, job, unscaled, source)
     return _dry_run(ctx, job) if dry_run else _carry_out(ctx, job, check)
-
-
-def _chosen(
-    printer: Output, name: str, flags: dict[str, Any], others: dict[str, Any]
-) -> tuple[Any, str]:
-    """Return the sampler, ``None`` for an open choice, and the reason if it was not named."""
-    from streammc.cli.build import make_sampler
-
-    chosen = make_sampler(name, flags, others)
-    return chosen, _reason(printer, chosen, flags, others) if name == "auto" else ""
-
-
-def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
-    """Return why the automatic choice is ``chosen``, and print it; empty where it is open."""
-    if chosen is None:
-        return ""
-    asked = [name for name, value in flags.items() if value is not None] + list(others)
-    reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
-    printer.note(f"sampler {reason}")
-    return reason
 
 
 def _new_seed(printer: Output) -> int:

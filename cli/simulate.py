@@ -10,7 +10,7 @@ from streammc.cli.options import SEED, command, overwrite_option, path_argument,
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt
-from streammc.cli.values import Number, WholeNumber
+from streammc.cli.values import Number, WholeNumber, refuse_file_name
 
 
 @command("simulate", configurable=True, short_help="Write a store of simulated rows.")
@@ -58,6 +58,7 @@ def simulate(
     from streammc.stores.format.verify import info
     from streammc.stores.simulate.simulation import simulate as write
 
+    refuse_file_name(store, "the store to make")
     asked: dict[str, object] = {
         "command": "simulate",
         "kind": kind,

@@ -21,7 +21,7 @@ from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
-from streammc.cli.values import KeyValue, LocalPath, WholeNumber
+from streammc.cli.values import KeyValue, LocalPath, WholeNumber, refuse_file_name
 from streammc.errors import IdentityError
 
 
@@ -88,6 +88,7 @@ def summarize(
     interruption: Interruption = ctx.find_root().obj
     where = parse_scheduler(scheduler)
     target = _beside(store) if output is None else output
+    refuse_file_name(target, "the control variates to make")
     require_apart(target, [store])
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset, built = by_group(open_store(store), built, dict(option).get(NODES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -146,6 +147,43 @@ class LocalPath(ParamType):
         return text
 
 
+_FILES: Final = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".json", ".html")
+
+
+def refuse_file_name(path: str, what: str) -> None:
+    """Refuse the name of a file for a new folder: the user means another format, or an input.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is at the path, and its suffix is one of tables or pages.
+    """
+    from streammc.errors import ConfigError
+
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in _FILES and not os.path.lexists(path):
+        raise ConfigError(
+            f"expected the path of {what}, a folder, found {path!r}, a name of a {suffix} file: "
+            "end it in .zarr, or leave the suffix out"
+        )
+
+
+class RowsPath(LocalPath):
+    """A path on this machine whose suffix names a format of rows: zarr, CSV or Parquet."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the path as text."""
+        from streammc.errors import ConfigError
+        from streammc.trace.row_tables import output_format
+
+        text = super().convert(value, param, ctx)
+        try:
+            output_format(text)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+
 class StorePath(LocalPath):
     """A path or address of a store; one that may hold credentials is not repeated."""
 
@@ -198,6 +236,14 @@ class Names(ParamType):
         if twice:
             self.fail(f"expected each name once, found {twice[0]!r} again", param, ctx)
         return names
+
+
+class Spellings(Names):
+    """Spellings of a missing value separated by commas; empty for nothing but empty values."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Return the spellings."""
+        return super().convert(value, param, ctx) if value and value != '""' else ()
 
 
 class KeyValue(ParamType):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streammc.protocols import Coding, ColumnTerm, Vector
+
+if TYPE_CHECKING:
+    from streammc.stores.formula.fitted import Design
 
 
 class FormulaColumns:
@@ -27,25 +30,36 @@ class FormulaColumns:
         These are columns of bases and of interactions, and columns made of a table column of
         which another term is made too. Levels of one factor are one term.
         """
+        design = self._design()
+        return [] if design is None else design.only_together
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the reference levels of each design column that compares a level with them.
+
+        ``{"origin[T.ORD]": ["origin[ATL]"]}``; those of an interaction are several.
+        """
+        design = self._design()
+        return {} if design is None else design.references
+
+    def _design(self) -> Design | None:
         document = self.attributes.get("formula")
         if document is None:
-            return []
+            return None
         from streammc.stores.formula.fitted import read_design
 
-        return read_design(document, "the store").only_together
+        return read_design(document, "the store")
 
     def coding(self) -> Coding | None:
         """Return what the design columns are as functions of a row; ``None`` without a formula.
 
         Columns of a factor with a sampled scale have no levels and no numbers, and ``times`` 0.
         """
-        document = self.attributes.get("formula")
-        if document is None:
+        design = self._design()
+        if design is None:
             return None
-        from streammc.stores.formula.fitted import is_factor, read_design
+        from streammc.stores.formula.fitted import is_factor
         from streammc.stores.formula.nodes import label
 
-        design = read_design(document, "the store")
         sizes: dict[str, int] = {}
         found: list[ColumnTerm] = []
         for column in design.columns:

@@ -22,12 +22,15 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """
     attributes = dataset.attributes
     groups, formula = attributes.get("groups"), attributes.get("formula")
+    references: dict[str, list[str]] = getattr(dataset, "references", dict)()
+    levels = dict.fromkeys(each for several in references.values() for each in several)
     return {
         "place": dataset.address,
         "rows": dataset.n_rows,
         "response": dataset.response or "none",
         "features": list(dataset.feature_names),
         "formula": formula and formula.get("text"),
+        "reference levels": list(levels) or None,
         "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
         "standardised": attributes.get("standardization") is not None,
         **layout,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -18,6 +18,9 @@ MADE_BY: Final = "made_by"
 """Key of the mark in the document of an output."""
 
 _mark: ContextVar[str | None] = ContextVar("mark of the command", default=None)
+_announced: ContextVar[Callable[[Mapping[str, Any]], None] | None] = ContextVar(
+    "listener of the command", default=None
+)
 
 
 def command_digest(asked: Mapping[str, Any]) -> str:
@@ -27,13 +30,27 @@ def command_digest(asked: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def making(digest: str) -> Iterator[None]:
-    """Let outputs that are committed in the block carry the mark of a command."""
-    token = _mark.set(digest)
+def making(
+    digest: str, announced: Callable[[Mapping[str, Any]], None] | None = None
+) -> Iterator[None]:
+    """Let outputs that are committed in the block carry the mark of a command.
+
+    An output that cannot carry it, a CSV file, is announced just before it appears: ``announced``
+    gets its facts, with its ``fingerprint``.
+    """
+    tokens = _mark.set(digest), _announced.set(announced)
     try:
         yield
     finally:
-        _mark.reset(token)
+        _mark.reset(tokens[0])
+        _announced.reset(tokens[1])
+
+
+def announce(facts: Mapping[str, Any]) -> None:
+    """Tell the command that an output without a mark is about to appear."""
+    listener = _announced.get()
+    if listener is not None:
+        listener(facts)
 
 
 def current_mark() -> str | None:

@@ -44,6 +44,22 @@ class StreammcError(Exception):
         return one_line(super().__str__())
 
 
+class ReplaceableError(StreammcError):
+    """Base class of errors about an output that ``--overwrite`` may replace.
+
+    Parameters
+    ----------
+    message
+        The message.
+    overwrite
+        Its end, with the advice to use ``--overwrite``, which not every command has.
+    """
+
+    def __init__(self, message: str = "", overwrite: str = "") -> None:
+        super().__init__(message + overwrite)
+        self.without_overwrite = message
+
+
 class ConfigError(StreammcError, ValueError):
     """An argument that is wrong for any data."""
 
@@ -70,7 +86,7 @@ class ModelError(DataError):
     code = "bad_model"
 
 
-class RefusedError(DataError):
+class RefusedError(DataError, ReplaceableError):
     """A sampler, given by name, that cannot be accurate on these data."""
 
     code = "refused"
@@ -125,7 +141,7 @@ class AccessError(StreammcError, PermissionError):
     code = "permission"
 
 
-class IdentityError(StreammcError, ValueError):
+class IdentityError(ReplaceableError, ValueError):
     """A run, summary or configuration made for other data, models or settings."""
 
     exit_code = 78

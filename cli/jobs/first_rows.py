@@ -30,6 +30,8 @@ class FirstRows:
     dataset: Any
     """``None`` if these rows alone cannot be ingested."""
     n_rows: int
+    seen: int
+    """The number of first rows."""
     exact: bool
     """Whether the number of rows is known, not estimated from the sizes of files."""
     fault: str | None = None
@@ -98,7 +100,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     from streammc.stores.sources.tables import open_table
 
     files = list(job.source.files or ())
-    source = open_table(files)
+    source = open_table(files, options["missing"])
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
     batches = source.batches(list(source.names), ROWS, text=frozenset(words))
     batch = next(batches, None)
@@ -111,7 +113,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     n_rows = seen if whole else source.n_rows
     if n_rows is None:
         n_rows = _estimated(source.paths, seen, 0 if head is None else head.nbytes)
-    names = ("like", "layout", "compression")
+    names = ("like", "layout", "compression", "missing")
     used = {name: value for name, value in options.items() if name not in names}
     fault = None
     dataset = None
@@ -121,10 +123,9 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
             dataset = from_table(head if seen else files, **used)
     except StreammcError as error:
         if seen == n_rows:
-            problem = Problem("ingest", str(error), error.exit_code, error.code)
-            raise RefusedJob(path, [problem]) from None
+            raise RefusedJob(path, [Problem.of_error("ingest", error)]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
-    return FirstRows(dataset, n_rows, exact, fault)
+    return FirstRows(dataset, n_rows, seen, exact, fault)
 
 
 def _table(names: Sequence[str], batch: Any) -> Any:

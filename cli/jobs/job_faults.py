@@ -21,6 +21,8 @@ from streammc.trace.reserved_names import refuse_reserved_name
 def job_faults(job: JobFile) -> list[Problem]:
     """Return what is wrong between the keys of a job, and which of its inputs are missing."""
     source, outputs, asked = job.source, job.outputs, job.predict
+    if source is None or outputs is None:  # faults of their own
+        return []
     faults = [*_one_of("source", source, "outputs.store", outputs.store)]
     if asked is not None:
         if asked.files is not None or asked.store is not None:
@@ -43,15 +45,32 @@ def job_faults(job: JobFile) -> list[Problem]:
         try:
             StopRule.parse(stop_text(job.stop))
         except ConfigError as error:
-            faults.append(Problem("stop", str(error)))
+            faults.append(Problem.of_error("stop", error))
     if outputs.report is not None:
+        faults += _shown_predictions(outputs.predictions)
         from streammc.plots.axes import require_packages
 
         try:
             require_packages("a report", "jinja2", "matplotlib")
         except ConfigError as error:
-            faults.append(Problem("outputs.report", str(error), error.exit_code, error.code))
+            faults.append(Problem.of_error("outputs.report", error))
     return [*faults, *_append_faults(job), *_address_faults(job), *_same_places(job)]
+
+
+def _shown_predictions(path: str | None) -> Iterator[Problem]:
+    """Yield the fault of predictions that a report cannot show: those of a table."""
+    from streammc.trace.row_tables import CSV, PARQUET, output_format
+
+    try:
+        table = path is not None and output_format(path) in (CSV, PARQUET)
+    except ConfigError:
+        return  # the command says so
+    if table:
+        text = (
+            f"expected a path that ends in .zarr for the predictions that outputs.report shows, "
+            f"found {path!r}: a table has no curves and no scores; leave out one of the two"
+        )
+        yield Problem("outputs.predictions", text)
 
 
 def _address_faults(job: JobFile) -> Iterator[Problem]:

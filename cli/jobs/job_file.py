@@ -84,6 +84,7 @@ class Ingest:
     standardize: bool | None = key()
     intercept: bool | None = key()
     drop_missing: bool | None = key()
+    missing: tuple[str, ...] | None = key()
     codes_above: int | None = key(minimum=0)
     chunk_rows: int | None = key(minimum=1)
     layout: Literal["local", "cloud"] | None = key()

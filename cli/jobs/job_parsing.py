@@ -26,10 +26,10 @@ _KINDS: Final = {
 }
 
 
-def read_job(path: str) -> tuple[JobFile | None, list[Problem]]:
+def read_job(path: str) -> tuple[JobFile, list[Problem]]:
     """Return the job in a TOML file, with paths from here, and the faults of the file.
 
-    The job is ``None`` if there is a fault.
+    Keys with a fault are left out, so that what is wrong with the others can be found too.
 
     Raises
     ------
@@ -38,8 +38,6 @@ def read_job(path: str) -> tuple[JobFile | None, list[Problem]]:
     """
     problems: list[Problem] = []
     job = parsed(JobFile, parse_toml(path), "", problems)
-    if problems:
-        return None, problems
     folder = os.path.dirname(path)
     return (
         with_paths(job, partial(in_folder, folder), partial(tables_in_folder, folder)),
@@ -49,6 +47,8 @@ def read_job(path: str) -> tuple[JobFile | None, list[Problem]]:
 
 def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[Problem]) -> Any:
     """Return a dataclass made of a TOML table; faults are added to ``problems``.
+
+    A key with a fault is as if it were left out; one that is required is ``None`` then.
 
     Parameters
     ----------
@@ -65,7 +65,6 @@ def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[P
     known = {each.name: each for each in fields(kind)}
     names = {name.replace("_", "-"): name for name in known}
     values: dict[str, Any] = {}
-    before = len(problems)
     for written, value in document.items():
         name = names.get(written.replace("_", "-"))
         place = f"{where}.{written}" if where else written
@@ -74,15 +73,19 @@ def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[P
         elif name in values:
             problems.append(Problem(place, "expected this key once, found it twice: keep one"))
         else:
-            values[name] = _value(hints[name], known[name], value, place, problems)
+            found = _value(hints[name], known[name], value, place, problems)
+            if found is not None:
+                values[name] = found
     for name, each in known.items():
+        if each.default is MISSING:
+            values.setdefault(name, None)
         if name not in document and each.default is MISSING:
             place = f"{where}.{name}" if where else name
             text = "expected this key, found nothing: add it"
             if is_dataclass(plain_type(hints[name])):
                 text = f"expected a table [{name}], found nothing: add it"
             problems.append(Problem(place, text))
-    return None if len(problems) > before else kind(**values)
+    return kind(**values)
 
 
 def plain_type(hint: Any) -> Any:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from typing import Any, Final
 
 import click
 
-from streammc.cli.jobs.first_rows import FIRST_DRAW, FirstRows, first_rows
+from streammc.cli.jobs.first_rows import FIRST_DRAW, ROWS, FirstRows, first_rows
 from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_record import MISSED, job_id
 from streammc.cli.jobs.job_stages import Stage
-from streammc.cli.jobs.problems import Problem, RefusedJob
+from streammc.cli.jobs.problems import RefusedJob
+from streammc.cli.jobs.setting_faults import Built, row_faults
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
 from streammc.cli.jobs.stage_states import (
     COMPARED,
@@ -25,10 +24,7 @@ from streammc.cli.jobs.stage_states import (
     with_more_draws,
 )
 from streammc.cli.output import Output, fields, table
-from streammc.errors import ConfigError, StreammcError
 
-_COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
-"""Keys of [ingest] that are the name of a column."""
 _PARTIAL: Final = "partial"
 _PREDICTED_BYTES: Final = 32
 """Bytes of a predicted row: mean, two quantiles and its id."""
@@ -36,42 +32,37 @@ _CURVES_BYTES: Final = 2**19
 
 
 def planned(
-    ctx: click.Context,
-    output: Output,
-    path: str,
-    job: JobFile,
-    stages: list[Stage],
-    allow_code: bool,
+    ctx: click.Context, output: Output, path: str, job: JobFile, stages: list[Stage], made: Built
 ) -> tuple[dict[str, Any], str]:
     """Return the plan of a job as JSON and as text.
 
     Raises
     ------
     RefusedJob
-        If model, sampler or columns do not fit together.
+        If the settings do not fit the rows: those of the store, or the first ones of the tables.
     IdentityError
         If an output was made by another job.
     """
-    built = _built(ctx, output, path, stages, allow_code)
     rows: FirstRows | None = None
     lines: list[dict[str, Any]] = []
+    notes: list[str] = []
     n_rows, more_draws = 0, False
     for stage in stages:
         state, facts = output_state(ctx, output, stage), {}
         state = with_more_draws(stage, state) if more_draws else state
         if stage.name == "ingest" and state == TO_DO:
-            _require_columns(path, job)
             rows = first_rows(path, job, ingest_options(ctx, output, stage))
             facts = rows.ingest_facts()
         elif stage.name == "sample":
-            state, facts = _sample(ctx, output, stage, rows, built)
+            notes = _against_rows(path, job, stage, rows, made)
+            state, facts = _sample(ctx, output, stage, rows, made)
             n_rows = facts.get("rows", 0)
             more_draws = state.startswith(_PARTIAL)
         elif stage.name == "predict" and state == TO_DO and job.predict is None:
             facts = {"disk_bytes": n_rows * _PREDICTED_BYTES + _CURVES_BYTES} if n_rows else {}
         shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
         lines.append(shown)
-    notes = [] if rows is None or rows.fault is None else [rows.fault]
+    notes += [] if rows is None or rows.fault is None else [rows.fault]
     appends = any(stage.name == "append" for stage in stages)
     earlier = earlier_generation(job, appended=not appends)
     if earlier is not None and (earlier["outcome"] == MISSED or not appends):
@@ -108,75 +99,30 @@ def _sums(lines: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _built(
-    ctx: click.Context, output: Output, path: str, stages: list[Stage], allow_code: bool
-) -> Any:
-    """Return model and sampler of the sample stage; raise RefusedJob if one cannot be built."""
-    from streammc.cli.build import NODES, make_model, make_sampler, split_options
+def _against_rows(
+    path: str, job: JobFile, stage: Stage, rows: FirstRows | None, made: Built
+) -> list[str]:
+    """Raise RefusedJob for settings that do not fit the rows; return notes where some are seen."""
+    from streammc.stores.store import open_store
 
-    stage = next(each for each in stages if each.name == "sample")
-    with stage_context(ctx, output, stage) as inner:
-        given = dict(inner.params)
-    table_of = "model"
-    try:
-        name, code = given["model"], allow_code
-        of_model, of_sampler = split_options(name, given["option"], code)
-        model = make_model(name, given["prior_scale"], of_model, given["prior"], code)
-        table_of = "sampler"
-        flags = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
-        sampler = make_sampler(given["sampler"], {each: given[each] for each in flags}, of_sampler)
-    except StreammcError as error:
-        fault = Problem(table_of, str(error), error.exit_code, error.code)
-        raise RefusedJob(path, [fault]) from None
-    return model, sampler, of_model.get(NODES), given
-
-
-def _require_columns(path: str, job: JobFile) -> None:
-    """Raise RefusedJob if a column that the file names is not in the tables."""
-    from streammc.stores.sources.tables import open_table
-
-    asked = job.ingest
-    if asked is None:
-        return
-    names = list(open_table(list(job.source.files or ())).names)
-    faults = []
-    try:
-        named = list(_named_columns(asked))
-    except ConfigError as error:
-        fault = Problem("ingest.formula", str(error), error.exit_code, error.code)
-        raise RefusedJob(path, [fault]) from None
-    for key, column in named:
-        if column in names:
-            continue
-        near = get_close_matches(column, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names[:20])}"
-        faults.append(Problem(key, f"expected a column of the tables, found {column!r}: {hint}"))
-    if faults:
-        raise RefusedJob(path, faults)
-
-
-def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
-    """Yield path of the key and name of every column that [ingest] names."""
-    from streammc.stores.formula.nodes import columns_of
-    from streammc.stores.formula.terms import read_terms
-
-    if asked.formula is not None:
-        terms = read_terms(asked.formula)
-        names = [*columns_of(terms.response), *terms.columns, *(g.column for g in terms.groups)]
-        for column in dict.fromkeys(names):
-            yield "ingest.formula", column
-    for name in _COLUMNS:
-        if (column := getattr(asked, name)) is not None:
-            yield f"ingest.{name}", column
-    for position, column in enumerate(asked.features or ()):
-        yield f"ingest.features[{position}]", column
+    if rows is None:
+        problems = row_faults(open_store(stage.words[-1]), made, job)
+    elif rows.dataset is None:
+        return []
+    else:
+        problems = row_faults(rows.dataset, made, job)
+    if problems and (rows is None or rows.seen == rows.n_rows):
+        raise RefusedJob(path, problems)
+    return [f"of the first {ROWS:,} rows: {each.key}: {each.text}" for each in problems]
 
 
 def _sample(
-    ctx: click.Context, output: Output, stage: Stage, rows: FirstRows | None, built: Any
+    ctx: click.Context, output: Output, stage: Stage, rows: FirstRows | None, made: Built
 ) -> tuple[str, dict[str, Any]]:
     """Return the state of the run, and what the rest of it takes."""
-    model, _, nodes, given = built
+    model, nodes = made.model, made.nodes
+    with stage_context(ctx, output, stage) as inner:
+        given = dict(inner.params)
     if rows is not None:
         sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
         state = COMPARED if os.path.lexists(stage.output) else TO_DO

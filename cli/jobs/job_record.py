@@ -87,6 +87,7 @@ class JobRecord:
     """
 
     def __init__(self, file: str) -> None:
+        self.file = file
         self.path: Path | None = None
         """Path of the summary; ``None`` as long as the job is not known."""
         self.document: dict[str, Any] = {

@@ -8,18 +8,31 @@ from typing import Any, Final
 
 import click
 
+from streammc.cli.jobs.first_rows import first_rows
 from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
 from streammc.cli.jobs.job_faults import job_faults
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_parsing import read_job
 from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
 from streammc.cli.jobs.job_stages import Stage, stages_of
-from streammc.cli.jobs.problems import RefusedJob
+from streammc.cli.jobs.problems import Problem, RefusedJob
+from streammc.cli.jobs.setting_faults import (
+    Built,
+    built,
+    can_be_staged,
+    column_faults,
+    known_faults,
+    row_faults,
+)
 from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
-from streammc.cli.jobs.stage_states import refuse_others
+from streammc.cli.jobs.stage_states import ingest_options, refuse_others
 from streammc.cli.output import Output, number, table
+from streammc.errors import ConfigError, StreammcError
 
-_OF_RUN: Final = ("parameters", "parameters_original", "stop", "audit", "warnings", "draws", "seed")
+_OF_RUN: Final = (
+    *("parameters", "parameters_original", "references"),
+    *("stop", "audit", "warnings", "draws", "seed"),
+)
 _OF_SCORES: Final = ("elpd_loo", "p_loo", "elpd_waic", "lpd", "n", "left_out", "pareto_k")
 _OF_PREDICTIONS: Final = ("rows", "draws", "log_score")
 
@@ -31,31 +44,73 @@ def settled(
     allow_code: bool,
     scheduler: str | None,
     chains_on: str = "here",
-) -> tuple[JobFile, list[Stage]]:
-    """Return the job in a file and its stages.
+    *,
+    every: bool = False,
+) -> tuple[JobFile, list[Stage], Built]:
+    """Return the job in a file, its stages, and its model and sampler.
+
+    Without ``every`` the faults of the file alone are raised before anything heavy is loaded.
 
     Raises
     ------
     RefusedJob
-        If the file has faults.
+        If the job has faults.
+    ConfigError
+        If its model is code of the user's own that the command does not allow.
     """
     job, problems = read_job(path)
-    if job is None:
+    if problems and not every:
         raise RefusedJob(path, problems)
-    problems = job_faults(job)
-    stages = (
-        []
-        if problems
-        else stages_of(job, allow_code=allow_code, scheduler=scheduler, chains_on=chains_on)
-    )
-    problems += stage_faults(ctx, output, stages)
+    problems = known_faults(problems, job_faults(job))
+    stages: list[Stage] = []
+    if can_be_staged(job, problems):
+        stages = stages_of(job, allow_code=allow_code, scheduler=scheduler, chains_on=chains_on)
+        for stage in stages:
+            problems = known_faults(problems, stage_faults(ctx, output, stage)[0])
+    if problems and not every:
+        raise RefusedJob(path, problems)
+    made, more = built(ctx, output, job, allow_code)
+    problems = known_faults(problems, more)
+    if every or job.outputs.store is None or not os.path.lexists(job.outputs.store):
+        problems = known_faults(problems, column_faults(job))
+    if problems and every:
+        problems = known_faults(problems, _faults_of_rows(ctx, output, path, job, stages, made))
     if problems:
         raise RefusedJob(path, problems)
-    return job, stages
+    assert made is not None
+    return job, stages, made
+
+
+def _faults_of_rows(
+    ctx: click.Context,
+    output: Output,
+    path: str,
+    job: JobFile,
+    stages: list[Stage],
+    made: Built | None,
+) -> list[Problem]:
+    """Return what the first rows of tables say, beside other faults, if they can be ingested."""
+    for stage in stages:
+        if stage.name != "ingest" or os.path.lexists(stage.output):
+            continue
+        try:
+            rows = first_rows(path, job, ingest_options(ctx, output, stage))
+        except RefusedJob as error:
+            return error.problems
+        except StreammcError:
+            return []  # said elsewhere, with its place in the file
+        if made is not None and rows.dataset is not None and rows.seen == rows.n_rows:
+            return row_faults(rows.dataset, made, job)
+    return []
 
 
 def run_stages(
-    ctx: click.Context, output: Output, record: JobRecord, stages: list[Stage]
+    ctx: click.Context,
+    output: Output,
+    record: JobRecord,
+    job: JobFile,
+    stages: list[Stage],
+    made: Built,
 ) -> tuple[int, list[str]]:
     """Run the stages in order; return the exit code and the text of the last results.
 
@@ -76,7 +131,11 @@ def run_stages(
         try:
             if stage.name == "sample":
                 refuse_others(ctx, output, stages[position - 1 :])
+                _refuse_settings(record.file, job, stage, made)
             result = call_stage(ctx, output, stage)
+        except ConfigError as error:  # of a setting: the words are those of the file
+            record.add({**entry, "outcome": "not finished"})
+            raise RefusedJob(record.file, [Problem.of_error(stage.name, error)]) from error
         except BaseException:
             record.add({**entry, "outcome": "not finished"})
             raise
@@ -93,6 +152,18 @@ def run_stages(
         if result.exit_code:
             return result.exit_code, texts
     return 0, texts
+
+
+def _refuse_settings(path: str, job: JobFile, stage: Stage, made: Built) -> None:
+    """Raise RefusedJob for settings that do not fit the store, before a new run begins on it."""
+    from streammc.stores.store import open_store
+    from streammc.trace.run_directory import RunDirectory
+
+    if RunDirectory.exists(stage.output):
+        return
+    problems = row_faults(open_store(stage.words[-1]), made, job)
+    if problems:
+        raise RefusedJob(path, problems)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -123,10 +194,10 @@ def carry_out(
 
     ``options`` are those of :func:`settled`.
     """
-    job, stages = settled(ctx, output, path, **options)
+    job, stages, made = settled(ctx, output, path, **options)
     with job_lock(path):
         if job.source.append is not None:  # another process may have appended in the meantime
-            job, stages = settled(ctx, output, path, **options)
+            job, stages, made = settled(ctx, output, path, **options)
         identity = job_id(job)
         output.context["job"] = identity
         record.begin(job, identity)
@@ -134,7 +205,7 @@ def carry_out(
             for each in (*(stage.output for stage in stages), job.outputs.summary):
                 os.makedirs(os.path.dirname(os.path.abspath(each)), exist_ok=True)
             record.running()
-        code, texts = run_stages(ctx, output, record, stages)
+        code, texts = run_stages(ctx, output, record, job, stages, made)
         earlier = earlier_generation(job, appended=True)
         if earlier is not None:
             record.document["earlier_generation"] = earlier

@@ -82,12 +82,8 @@ def _of_store(
 ) -> Iterator[Stage]:
     """Yield the stages whose outputs follow from the store as it is."""
     outputs = job.outputs
-    model, of_model = _options("model", job.model)
-    priors = [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
-    model += [*priors, *code]
-    of_model |= {"prior": "priors", "store": "source.store", "output": "outputs.run"}
+    model, of_model = _model_words(job, code)
     variates = outputs.control_variates
-    sampler, of_sampler = _options("sampler", job.sampler or Sampler())
     if variates is not None:
         heat = job.sampler and job.sampler.temperature
         words = [*model, *([] if heat is None else [f"--temperature={option_text(heat)}"]), *where]
@@ -95,15 +91,8 @@ def _of_store(
         keys = {**of_model, "output": "outputs.control_variates"}
         made = _made("summarize", "summarize", words, variates, keys)
         yield replace(made, changed="updated")
-    stop = [] if job.stop is None else [f"--stop={stop_text(job.stop)}"]
     kept = [] if variates is None else [f"--control-variates={variates}"]
-    words = [*model, *sampler, *stop, *kept, *where, *chains]
-    words += [f"--output={outputs.run}", "--", store]
-    keys = {**of_model, **of_sampler, "stop": "stop"}
-    if job.model.options and not (job.sampler and job.sampler.options):
-        keys["option"] = "model.options"
-    mark = os.path.join(outputs.run, "zarr.json")
-    yield Stage("sample", "sample", words, outputs.run, mark, keys)
+    yield sample_stage(job, store, code, [*kept, *where, *chains])
     if outputs.scores is not None:
         words, keys = _options("score", job.score)
         words += [*code, *where, f"--output={outputs.scores}", "--", outputs.run, store]
@@ -114,6 +103,27 @@ def _of_store(
         shown = [] if outputs.predictions is None else [f"--predictions={outputs.predictions}"]
         words = [f"--output={outputs.report}", *shown, "--", outputs.run]
         yield _made("report", "report", words, outputs.report, {"output": "outputs.report"})
+
+
+def sample_stage(job: JobFile, store: str, code: list[str], more: Sequence[str] = ()) -> Stage:
+    """Return the stage that samples, with ``more`` words."""
+    run = job.outputs.run
+    model, of_model = _model_words(job, code)
+    sampler, of_sampler = _options("sampler", job.sampler or Sampler())
+    stop = [] if job.stop is None else [f"--stop={stop_text(job.stop)}"]
+    words = [*model, *sampler, *stop, *more, f"--output={run}", "--", store]
+    keys = {**of_model, **of_sampler, "stop": "stop"}
+    if job.model.options and not (job.sampler and job.sampler.options):
+        keys["option"] = "model.options"
+    return Stage("sample", "sample", words, run, os.path.join(run, "zarr.json"), keys)
+
+
+def _model_words(job: JobFile, code: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the words of model and priors, and the keys of their parameters."""
+    words, keys = _options("model", job.model)
+    words += [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
+    keys |= {"prior": "priors", "store": "source.store", "output": "outputs.run"}
+    return [*words, *code], keys
 
 
 def _appended(job: JobFile, store: str, new: Sequence[str]) -> Stage:
@@ -152,7 +162,8 @@ def _made(name: str, command: str, words: list[str], output: str, keys: dict[str
     from streammc.trace.kinds import STORE_MANIFEST
 
     documents = {"ingest": STORE_MANIFEST, "summarize": "zarr.json", "predict": "zarr.json"}
-    mark = os.path.join(output, documents[command]) if command in documents else output
+    folder = command in documents and not output.lower().endswith((".csv", ".parquet"))
+    mark = os.path.join(output, documents[command]) if folder else output
     return Stage(name, command, words, output, mark, keys, "renewed")
 
 

@@ -60,18 +60,50 @@ def call_stage(ctx: click.Context, output: Output, stage: Stage, *more: str) -> 
     return result
 
 
-def stage_faults(ctx: click.Context, output: Output, stages: list[Stage]) -> list[Problem]:
-    """Return what the commands of the stages find wrong with their words, by key of the file."""
-    faults = []
-    for stage in stages:
+def stage_faults(
+    ctx: click.Context, output: Output, stage: Stage
+) -> tuple[list[Problem], dict[str, Any]]:
+    """Return what the command of a stage finds wrong with its words, by key of the file.
+
+    And the parameters of the command without these words; empty if it cannot be parsed.
+    """
+    faults: list[Problem] = []
+    words = list(stage.words)
+    while True:
         try:
-            with stage_context(ctx, output, stage):
-                pass
+            with stage_context(ctx, output, replace(stage, words=words)) as inner:
+                return faults, dict(inner.params)
         except click.UsageError as error:
             parameter = getattr(error, "param", None)
-            name = getattr(parameter, "name", None) or ""
-            faults.append(Problem(stage.keys.get(name, stage.name), _said(error)))
-    return faults
+            key = stage.keys.get(getattr(parameter, "name", None) or "", stage.name)
+            if key in {each.key for each in faults}:  # required, and without its words now
+                return faults, {}
+            names = [*getattr(parameter, "opts", ()), *getattr(parameter, "secondary_opts", ())]
+            own = [word for word in words if word.partition("=")[0] in names]
+            if getattr(parameter, "multiple", False):
+                assert parameter is not None
+                wrong = {word: _fault(parameter, word.partition("=")[2], ctx) for word in own}
+                own = [word for word, each in wrong.items() if each]
+                faults += [Problem(f"{key}.{_name(word)}", str(wrong[word])) for word in own]
+            else:
+                faults.append(Problem(key, _said(error)))
+        if not own:
+            return faults, {}
+        words = [word for word in words if word not in own]
+
+
+def _fault(parameter: click.Parameter, value: str, ctx: click.Context) -> str | None:
+    """Return what is wrong with one of several values of an option; ``None`` if nothing is."""
+    try:
+        parameter.type.convert(value, parameter, ctx)
+    except click.UsageError as error:
+        return _said(error)
+    return None
+
+
+def _name(word: str) -> str:
+    """Return the name in a word ``--prior=name=text``."""
+    return word.partition("=")[2].partition("=")[0]
 
 
 def _said(error: click.UsageError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +25,12 @@ from streammc.stores.foreign.zarr_arrays import (
 )
 from streammc.stores.format.layout import FORMAT, Layout, Member, choose_chunk_rows
 from streammc.stores.format.manifest import Entry, Manifest, make_manifest
-from streammc.stores.format.object_access import at_once, exists, object_stamps
+from streammc.stores.format.object_access import (
+    absent_objects,
+    at_once,
+    exists,
+    object_stamps,
+)
 from streammc.stores.full_pass.row_blocks import Block
 from streammc.stores.packed_values import StoredNumbers
 from streammc.stores.rows.piece_cache import CachedRows, Pieces
@@ -111,16 +116,29 @@ class ForeignTable:
             now = read_array_facts(self.root, facts.path, len(facts.shape))
             for key, content in now.documents.items():
                 entries[key] = Entry(len(content), crc32(content))
-        for keys in self._chunk_keys.values():
-            for key, (size, *rest) in zip(keys, self._stamps(keys), strict=True):
+        for name, keys in self._chunk_keys.items():
+            for key, (size, *rest) in zip(keys, self._stamps(name), strict=True):
                 entries[key] = Entry(int(size), crc32(repr(rest).encode()))
         return make_manifest(entries)
 
     def _where(self, facts: ArrayFacts) -> str:
         return f"{facts.path!r} of {str(self.root)!r}"
 
-    def _stamps(self, keys: Collection[str]) -> Any:
-        found = object_stamps(self.root, keys).tolist()
+    def _stamps(self, name: str) -> Any:
+        """Return size, time and tag of every chunk of an array; refuse one without a chunk."""
+        keys = self._chunk_keys[name]
+        try:
+            found = object_stamps(self.root, keys).tolist()
+        except StoreError as error:
+            absent = absent_objects(self.root, keys)
+            if not absent:
+                raise
+            raise StoreError(
+                f"expected {len(keys)} chunks of {self._where(self._facts[name])}, found "
+                f"{len(absent)} absent, {absent[0]!r} first: zarr leaves out chunks of nothing but "
+                "the fill value, and lost ones look the same; write them with "
+                "write_empty_chunks=True, or ingest the table"
+            ) from error
         # An inode number says nothing of the content, and differs on another mount.
         return [[*each[:2], 0] for each in found] if isinstance(self.root, Path) else found
 

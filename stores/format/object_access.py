@@ -8,7 +8,7 @@ forbidden is an error in both.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +145,14 @@ def object_stamps(root: Root, keys: Collection[str]) -> NDArray[np.int64]:
         # Some file systems have inode numbers of 64 bits.
         rows.append((status.st_size, status.st_mtime_ns, status.st_ino & (2**63 - 1)))
     return np.array(rows, np.int64).reshape(len(rows), 3)
+
+
+def absent_objects(root: Root, keys: Sequence[str]) -> list[str]:
+    """Return the keys without an object."""
+    if isinstance(root, Path):
+        return [key for key in keys if not os.path.lexists(root / key)]
+    found = statuses(root, keys)
+    return [key for key in keys if key not in found]
 
 
 def require_store(root: Root) -> None:

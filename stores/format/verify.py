@@ -96,6 +96,7 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         "path": store.address,
         **store.attributes,
         **store.recorded_generations(),
+        "references": store.references(),
         "n_features": store.n_features,
         "arrays": {
             member.name: {"dtype": member.dtype, "shape": list(member.shape(own.n_rows))}

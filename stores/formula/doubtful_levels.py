@@ -1,10 +1,11 @@
-"""Warnings about text factors whose levels look like something else: numbers or dates."""
+"""Warnings about factors: levels that look like something else, and a single level."""
 
 from __future__ import annotations
 
 import re
 
 from streammc.stores.formula.fitted import Design
+from streammc.stores.formula.nodes import label
 from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE, NUMBER
 
 
@@ -31,6 +32,24 @@ def doubtful_levels(design: Design) -> list[str]:
             )
         elif name in design.kinds:
             lines += _mostly_numbers(name, levels, commas)
+    return lines
+
+
+def single_levels(design: Design) -> list[str]:
+    """Return a warning for each term that makes no column because a factor has one level."""
+    made = {frozenset(node for node, _ in column.fields) for column in design.columns}
+    lines = []
+    for term in design.terms.terms:
+        for node in term.factors if frozenset(term.factors) not in made else ():
+            levels = design.states.get(label(node), {}).get("levels", ())
+            if len(levels) == 1:
+                name = ":".join(map(label, term.factors))
+                lines.append(
+                    f"{name} makes no column: {label(node)} has one level ({levels[0]!r}) in the "
+                    "rows in use, with nothing to compare; leave it out of the formula, or check "
+                    "the column"
+                )
+                break
     return lines
 
 

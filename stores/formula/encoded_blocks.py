@@ -165,6 +165,12 @@ class FormulaBlocks:
         """Yield the blocks of :meth:`first` again, without a record of faults."""
         return self.first(Faults())
 
+    def absent_texts(self) -> list[str]:
+        """Return a warning for each text of a comparison in the formula that no row has."""
+        terms = self.design.terms
+        own = [terms.response] if self._scored else []
+        return self._rows.absent_texts([*terms.factors, *terms.offsets, *own])
+
     def find_text(self, names: Sequence[str], faults: Faults) -> None:
         """Do nothing: the fit of the formula has already searched for text."""
 

@@ -98,6 +98,29 @@ class Design:
         """Names of columns that cannot change while all others stay as they are."""
         return changing_together(self.columns)
 
+    @property
+    def references(self) -> dict[str, list[str]]:
+        """Reference levels by column of levels: ``{"origin[T.ORD]": ["origin[ATL]"]}``.
+
+        Columns of a factor of which no level is left out have none.
+        """
+        known = {frozenset(column.fields) for column in self.columns}
+        places = {
+            node: state["levels"].index(state["reference"])
+            for node in self._nodes
+            if "levels" in (state := self.states.get(label(node), {}))
+        }
+        found = {}
+        for column in self.columns:
+            missing = []
+            for node in dict.fromkeys(node for node, _ in column.fields if node in places):
+                of_reference = ((n, places[n] if n == node else i) for n, i in column.fields)
+                if frozenset(of_reference) not in known:
+                    missing.append(f"{label(node)}[{self.states[label(node)]['reference']}]")
+            if missing:
+                found[column.name] = missing
+        return found
+
     def described_factors(self) -> list[dict[str, Any]]:
         """Return the factors as in the attribute ``factors`` of a store."""
         first = len(self.names) - len(self.effect_names) + self.terms.intercept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,9 @@ class FormulaRows:
                 missing = np.isnan(raw)
                 for index, name in enumerate(self.names):
                     if not drop_missing:
-                        faults.add("missing values", name, start, missing[index], raw[index])
+                        spelled = name in self.coders and name in self.table.written
+                        found = "missing texts" if spelled else "missing values"
+                        faults.add(found, name, start, missing[index], raw[index])
                     faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
                 yield start, raw
         except NotANumberError as error:
@@ -147,6 +150,27 @@ class FormulaRows:
         for node in nodes:
             has_levels = is_factor(node, self.kinds) and node != response
             self._check_node(node, node.argument if isinstance(node, Call) else node, has_levels)
+
+    def absent_texts(self, nodes: Sequence[Node]) -> list[str]:
+        """Return a warning for each text that a comparison names and no row has.
+
+        To be called after the first pass over the table.
+        """
+        lines = []
+        for part in dict.fromkeys(each for node in nodes for each in walk(node)):
+            if not isinstance(part, Operation) or not isinstance(part.arguments[-1], Text):
+                continue
+            column, wanted = part.arguments[0], part.arguments[-1].value
+            assert isinstance(column, Column)
+            known = self.coders[column.name].values
+            if wanted not in known:
+                near = get_close_matches(wanted, known, n=1) or sorted(known)[:1]
+                lines.append(
+                    f"no row has {wanted!r} in column {column.name!r}, with which the formula "
+                    f"compares it: the comparison is the same in every row; compare with a value "
+                    f"of the column, such as {near[0]!r}"
+                )
+        return lines
 
     def check_kinds(self, design: Design | None) -> None:
         """Refuse a column of numbers that was text in the fit, and the reverse.

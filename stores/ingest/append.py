@@ -24,7 +24,7 @@ from streammc.stores.ingest.appended_files import (
     refuse_twice,
 )
 from streammc.stores.ingest.exact_values import LIMIT
-from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.write import check_output
@@ -111,7 +111,7 @@ def append(
             return _report(store, number, False, [], started)
         refuse_known(kept, inputs, [part.path for part in parts], store.address)
     options = _options(store, shuffle=shuffle, seed=seed, drop_missing=drop_missing)
-    table = open_table(parts)
+    table = open_table(parts, missing_spellings(options))
     _require_response(store, table, options)
     with scratch(Path(store.address)) as folder:
         prepared = Prepared(table, options, folder, progress)

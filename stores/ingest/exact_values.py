@@ -226,6 +226,7 @@ def find_text(
         faults.add(name, column, start, found, Decoded(array))
         bad &= ~found
     faults.add("text", column, start, bad, Decoded(array))
+    faults.note_texts(column, lambda: map(_shown_text, pc.unique(array).drop_null().to_pylist()))
 
 
 def find_integers(array: Any, column: str, start: int, faults: Faults) -> None:
@@ -249,6 +250,11 @@ def python_texts(array: Any) -> list[Any]:
     return [each.decode() if isinstance(each, bytes) else each for each in array.to_pylist()]
 
 
+def _shown_text(value: Any) -> str:
+    """Return a text, which may be binary; bad UTF-8 is replaced."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 class Decoded:
     """Text of an Arrow array by row, for examples in messages; bad UTF-8 is replaced."""
 
@@ -256,5 +262,4 @@ class Decoded:
         self._array = array
 
     def __getitem__(self, position: int) -> str:
-        value = self._array[position].as_py()
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        return _shown_text(self._array[position].as_py())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,14 @@ from streammc.errors import DataError
 _OMIT: Final = "leave the column out with --features"
 # Text that can stand between quotes in a formula, in the advice for a command line.
 _IN_A_FORMULA: Final = re.compile(r"""[^'"\\`\x00-\x1f\x7f]{1,40}""")
+_YES: Final = re.compile(
+    "yes|y|true|t|1|positive|pos|success(ful)?|succeeded|pass(ed)?|won|win|present|case|event|on"
+)
+_NO: Final = re.compile(
+    "no|n|false|f|0|negative|neg|failure|fail(ed)?|lost|lose|absent|control|none|off"
+)
+_NOT: Final = re.compile(r"(?:not|no|non|un|in|dis)[ _-]?")
+_MOST_TEXTS: Final = 9
 LATE_TEXT: Final = (
     "correct the row, leave the column out, or, for a factor, save it as text in a Parquet file, "
     "as pandas.read_csv(..., dtype={'column': str}) reads it"
@@ -84,6 +93,12 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "whole numbers within 64 bits, or texts of at most 256 bytes",
         "write shorter labels into the table, or name another column",
     ),
+    "missing texts": (
+        "no missing values",
+        "leave such rows out with --drop-missing (in Python drop_missing=True); or, where NA, null "
+        "or the like is a label, quote it in the file, or name the spellings that are missing, "
+        "--missing '' (in Python missing=[]) if none is",
+    ),
     "missing values": (
         "no missing values",
         "leave such rows out with --drop-missing (in Python drop_missing=True), or fill them in",
@@ -106,6 +121,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Fault] = {}
+        self._texts: dict[str, dict[str, None]] = {}
 
     def __bool__(self) -> bool:
         """Return whether any fault was recorded."""
@@ -123,6 +139,12 @@ class Faults:
             return
         first = int(positions[0])
         self.count(kind, column, start + first, int(positions.size), values[first])  # type: ignore[index]
+
+    def note_texts(self, column: str, texts: Callable[[], Iterable[str]]) -> None:
+        """Keep the first different texts of a column of which some rows are faults."""
+        known = self._texts.setdefault(column, {})
+        if len(known) < _MOST_TEXTS:
+            known |= dict.fromkeys(islice(texts(), _MOST_TEXTS))
 
     def count(self, kind: str, column: str, row: int, count: int, example: object) -> None:
         """Record ``count`` rows with a fault; ``row`` is the number of the first of them."""
@@ -167,7 +189,8 @@ class Faults:
             others = [repr(name) for name in columns if name != column]
             more = f"; also in {', '.join(others[:3])}" if others else ""
             more += f" and {len(others) - 3} more columns" if len(others) > 3 else ""
-            advice = advice_for(kind, column, (roles or {}).get(column), fault.example)
+            texts = self._texts.get(column, ())
+            advice = advice_for(kind, column, (roles or {}).get(column), texts)
             if of_text is not None and kind in ("text", "dates"):
                 advice = of_text.replace("'column'", repr(column))
             raise DataError(
@@ -176,8 +199,11 @@ class Faults:
             )
 
 
-def advice_for(kind: str, column: str, role: str | None = None, example: str = "") -> str:
-    """Return the advice for a kind of fault in a column; without ``role`` it is a feature."""
+def advice_for(kind: str, column: str, role: str | None = None, texts: Collection[str] = ()) -> str:
+    """Return the advice for a kind of fault in a column; without ``role`` it is a feature.
+
+    ``texts`` are different texts in the column.
+    """
     name = column if column.isidentifier() else f"`{column}`"
     if role is None or kind not in ("text", "dates", "large integers"):
         return _KINDS[kind][1].replace("C(column)", f"C({name})")
@@ -187,12 +213,44 @@ def advice_for(kind: str, column: str, role: str | None = None, example: str = "
         return "float64 would round them: rescale the column"
     if role != "response":
         return f"correct the column given to --{role}"
-    if not _IN_A_FORMULA.fullmatch(example) or not _IN_A_FORMULA.fullmatch(column):
+    if not all(_IN_A_FORMULA.fullmatch(text) for text in (column, *texts)):
         return "write the response as 0 and 1"
+    one = success_of(texts)
+    if len(texts) == 2 and one is not None:
+        (other,) = {*texts} - {one}
+        what = f"count {one!r} as 1 and {other!r} as 0"
+    else:
+        what = "name the value that counts as 1"
     return (
-        "write the response as 0 and 1, or name the value that counts as 1 in a formula: "
-        f"--formula 'I({name} == \"{example}\") ~ ...'"
+        f"write the response as 0 and 1, or {what} in a formula: "
+        f"--formula 'I({name} == \"{one or 'VALUE'}\") ~ ...'"
     )
+
+
+def success_of(texts: Collection[str]) -> str | None:
+    """Return the text that names the success of a yes/no response; ``None`` if none does.
+
+    Of two texts without such a word, it is the second in their order, as in R's ``glm``.
+
+    Examples
+    --------
+    >>> success_of(["Yes", "no"]), success_of(["late", "not late"]), success_of(["a", "b", "c"])
+    ('Yes', 'late', None)
+    """
+    words = {text: text.strip().casefold() for text in texts}
+    yes = [text for text, word in words.items() if _YES.fullmatch(word)]
+    if len(yes) == 1:
+        return yes[0]
+    others = [text for text, word in words.items() if not _NO.fullmatch(word)]
+    if len(words) != 2:
+        return None
+    if len(others) == 1:
+        return others[0]
+    for text, word in words.items():
+        (other,) = (each for each in words.values() if each != word)
+        if other.endswith(word) and _NOT.fullmatch(other.removesuffix(word)):
+            return text
+    return max(texts)
 
 
 def _short(text: str) -> str:

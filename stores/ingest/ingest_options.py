@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from streammc.stores.formula.nodes import columns_of
 from streammc.stores.formula.terms import read_terms
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.sources.tables import Table
+
+MISSING: Final = "missing"
+"""Attribute of a store with the spellings of a missing value, where they were given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,8 @@ class IngestOptions:
     standardize: bool
     intercept: bool
     drop_missing: bool
+    missing: Sequence[str] | None = None
+    """Spellings of a missing value in CSV, see ``sources.csv_source``; ``None``: the usual ones."""
     formula: str | None = None
     row_id: str | None = None
     text_ids: bool = False
@@ -59,6 +64,13 @@ class IngestOptions:
         if not named:
             raise ConfigError(
                 f"expected the names of columns as features, found {self.features!r}: give a list"
+            )
+        if self.missing is not None and (
+            isinstance(self.missing, str) or not all(isinstance(each, str) for each in self.missing)
+        ):
+            raise ConfigError(
+                f"expected a list of texts as missing, found {self.missing!r}: give one, such as "
+                "['NA', '-999']"
             )
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
             raise ConfigError(
@@ -83,6 +95,29 @@ class IngestOptions:
             raise ConfigError(
                 f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
             )
+
+
+def missing_spellings(options: IngestOptions) -> Sequence[str] | None:
+    """Return the spellings of a missing value: those of the options, else of ``options.like``."""
+    if options.missing is not None or options.like is None:
+        return options.missing
+    given: Sequence[str] | None = options.like.get(MISSING)
+    return given
+
+
+def refuse_spellings(options: IngestOptions, table: Table) -> None:
+    """Refuse spellings of a missing value for a table that has none: one that is not CSV.
+
+    Raises
+    ------
+    ConfigError
+        If the options have some.
+    """
+    if options.missing is not None and not set(table.names) <= table.written:
+        raise ConfigError(
+            f"expected CSV files with --missing, found {table.sources[0].label}: other tables mark "
+            "a missing value themselves; leave out --missing"
+        )
 
 
 def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:

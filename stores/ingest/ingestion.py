@@ -37,6 +37,7 @@ def ingest(
     standardize: bool = True,
     intercept: bool = True,
     drop_missing: bool = False,
+    missing: Sequence[str] | None = None,
     chunk_rows: int | None = None,
     codes_above: int | None = None,
     layout: str = "local",
@@ -104,6 +105,10 @@ def ingest(
         Put a column ``Intercept`` of ones first.
     drop_missing
         Leave out rows with a missing value in a column in use. By default they are refused.
+    missing : list of texts or None
+        Spellings of a missing value in CSV files, beside nothing at all, such as
+        ``["NA", "-999"]``. ``None``: NA, N/A, NULL, nan and such. In a column of text they are
+        text where they are quoted, as the NA of Namibia.
     chunk_rows
         Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
         row.
@@ -132,7 +137,8 @@ def ingest(
     -------
     dict
         JSON: ``path``, the store's attributes (``n_rows``, ``features``, ``response``,
-        ``standardization``, ``n_dropped``, ...), ``y_dtype``, ``chunk_rows``,
+        ``standardization``, ``n_dropped``, ...), ``references`` (column of a level -> reference
+        levels), ``y_dtype``, ``chunk_rows``,
         ``row_bytes``, ``bytes``, ``fingerprint``, ``warnings`` and ``seconds``.
 
     Raises
@@ -184,6 +190,7 @@ def ingest(
         standardize=standardize,
         intercept=intercept,
         drop_missing=drop_missing,
+        missing=missing,
         cloud=None if layout == "local" else compression or "raw",
         chunk_rows=chunk_rows,
         codes_above=codes_above,
@@ -210,6 +217,7 @@ def from_table(
     standardize: bool = True,
     intercept: bool = True,
     drop_missing: bool = False,
+    missing: Sequence[str] | None = None,
     chunk_rows: int | None = None,
     codes_above: int | None = None,
     like: Any = None,
@@ -253,6 +261,7 @@ def from_table(
         standardize=standardize,
         intercept=intercept,
         drop_missing=drop_missing,
+        missing=missing,
         chunk_rows=chunk_rows,
         codes_above=codes_above,
     )

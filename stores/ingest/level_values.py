@@ -139,7 +139,9 @@ class Coder:
         self._times = any(map(pa.types.is_time, types))
         self._codes: dict[str, int] = {}
         self._order = LevelOrder(
-            column, lambda words: [word for word in self._words(words) if word is not None]
+            column,
+            lambda words: [word for word in self._words(words) if word is not None],
+            unordered=all(map(pa.types.is_dictionary, types)),
         )
         self.values: list[str] = []
 

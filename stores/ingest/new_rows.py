@@ -17,6 +17,7 @@ from streammc.stores.formula.fitted import Design, read_design
 from streammc.stores.formula.used_columns import FormulaRows, RowReport
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.ingest_options import MISSING
 from streammc.stores.ingest.table_blocks import block_rows
 from streammc.stores.sources.tables import open_table
 
@@ -77,7 +78,8 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
             "expected a store with features, found the intercept alone: make it with features"
         )
     with marked_folder("streammc-") as folder:
-        rows = FormulaRows(open_table(table), used, others, folder / "table")
+        opened = open_table(table, attributes.get(MISSING))
+        rows = FormulaRows(opened, used, others, folder / "table")
         rows.fitted = True
         rows.check_kinds(design)
         if design is not None:

@@ -15,14 +15,21 @@ from streammc.protocols import Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP, ROW_GROUP
 from streammc.stores.formula.coded_factors import described
-from streammc.stores.formula.doubtful_levels import doubtful_levels
+from streammc.stores.formula.doubtful_levels import doubtful_levels, single_levels
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
-from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
+from streammc.stores.ingest.ingest_options import (
+    MISSING,
+    IngestOptions,
+    missing_spellings,
+    refuse_spellings,
+    unscored,
+    without_codes,
+)
 from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.record_expansion import Expansion
@@ -71,6 +78,7 @@ class Prepared:
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
+        refuse_spellings(options, table)
         without = unscored(options, table)
         self._scored = without is None
         if without is not None:
@@ -90,7 +98,10 @@ class Prepared:
             self._options = replace(options, intercept=self._formula.design.terms.intercept)
             self.columns: Columns = self._formula.columns
             block_columns = self._formula.block_columns
-            self.warnings += doubtful_levels(self._formula.design)
+            if options.like is None:
+                self.warnings += doubtful_levels(self._formula.design)
+                self.warnings += single_levels(self._formula.design)
+                self.warnings += self._formula.absent_texts()
         else:
             row_id = None if self._ids is None else self._ids.column
             self.columns = block_columns = choose_columns(table, options, row_id)
@@ -109,7 +120,9 @@ class Prepared:
         self.warnings += row_warnings(table, self.columns, self.found)
         given = () if self._formula is None else self._formula.design.effect_names
         options = self._options
-        self.warnings += check_values(self.columns, self.found, options, self._centred, given)
+        poor = check_values(self.columns, self.found, options, self._centred, given)
+        # Rows to predict, or to append, are on the scale of a store, whatever they vary by.
+        self.warnings += poor if options.like is None else []
         n_features = len(self.columns.features)
         if options.like is None:  # rows to sample from, not rows to predict
             design = None if self._formula is None else self._formula.design
@@ -250,7 +263,7 @@ class Prepared:
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of a store that describe its origin."""
-        options = self._options
+        options, spellings = self._options, missing_spellings(self._options)
         standardization = None
         if options.standardize:
             first = [0.0] * options.intercept, [1.0] * options.intercept
@@ -269,6 +282,7 @@ class Prepared:
             "shuffle_seed": int(options.seed) if options.shuffle else False,
             "sources": self._table.paths,
             "n_dropped": self.found.n_dropped,
+            **({} if spellings is None else {MISSING: list(spellings)}),
             **({} if self._ids is None else {"row_id": self._ids.column}),
             **self._group_attributes(),
         }

@@ -29,7 +29,7 @@ from streammc.stores.format.layout import (
 )
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.writer import StoreWriter
-from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.ingest_options import IngestOptions, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.record_expansion import Expansion
 from streammc.stores.memory import MemoryStore
@@ -55,7 +55,7 @@ def make_store(
     refuse_output(target, overwrite=overwrite)
     parts = table_parts(sources)
     inputs = input_records(parts)
-    table = open_table(parts)
+    table = open_table(parts, missing_spellings(options))
     with scratch_for(target) as folder:
         prepared = Prepared(table, options, folder, progress)
         with StoreWriter(
@@ -82,6 +82,7 @@ def make_store(
     return {
         "path": str(target),
         **store.attributes,
+        "references": store.references(),
         "y_dtype": prepared.found.y_dtype,
         "chunk_rows": store.layout.chunk_rows,
         "row_bytes": store.layout.row_bytes,
@@ -108,7 +109,7 @@ def make_data_set(
         _warn(report["warnings"])
         return open_store(path)
     with marked_folder("streammc-") as folder:
-        prepared = Prepared(open_table(table), options, folder, None)
+        prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
         store = _in_memory(prepared, options.chunk_rows)
     _warn(prepared.warnings)
     return store

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from streammc.errors import DataError, OutOfMemoryError, StreammcError
 from streammc.stores.sources.ahead import ahead
 from streammc.stores.sources.input_files import open_input
+from streammc.stores.sources.source import NoArrowType
 from streammc.trace.local_path import is_address
 
 _REMOTE_BUFFER: Final = 4 << 20
@@ -310,19 +311,6 @@ def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
     return dict(table)
 
 
-def _stream_of(table: Any) -> Any:
-    """Return the stream of record batches of a table; an error of its program is no defect."""
-    try:
-        return pa.RecordBatchReader.from_stream(table)
-    except (pa.ArrowException, StreammcError, OSError):
-        raise
-    except Exception as error:
-        raise DataError(
-            f"expected a table that gives a stream of Arrow, found {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}; read it into a table first, pyarrow.table(...)"
-        ) from error
-
-
 class MemorySource(_ArrowSchema):
     """A table in memory, or an Arrow stream that can be read once.
 
@@ -338,9 +326,10 @@ class MemorySource(_ArrowSchema):
 
     def __init__(self, table: Any) -> None:
         self.n_rows: int | None = None
+        unknown: dict[str, NoArrowType] = {}
         with translated(self.label, "columns of one type each"):
             if isinstance(table, Mapping):
-                table = pa.table(_columns(table))
+                table = _columns(table)
             if isinstance(table, pa.RecordBatch):
                 table = pa.Table.from_batches([table])
             names = [str(name) for name in getattr(table, "columns", ())]
@@ -350,10 +339,16 @@ class MemorySource(_ArrowSchema):
                     f"expected different column names in the table, found {name!r} "
                     "twice: rename one"
                 )
-            reader: Any = _stream_of(table)
+            reader, error = _reader(table)
+            if error is not None:
+                table, unknown = _without_unknown(table)
+                reader, error = _reader(table)
+            if error is not None:
+                raise _damaged(self.label, "columns of one type each", error) from error
             # Any other object may be exhausted after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]
-            whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")
+            packages = {"pyarrow", "pandas", "polars", "builtins"}  # the last of a dictionary
+            whole = package in packages and hasattr(table, "__len__")
             self.spool = not whole
             if not self.spool:
                 reader = reader.read_all()
@@ -361,6 +356,7 @@ class MemorySource(_ArrowSchema):
         self._table = reader
         self._read = False
         self._use(reader.schema)
+        self.names, self.types = (*self.names, *unknown), (*self.types, *unknown.values())
 
     def batches(
         self,
@@ -384,3 +380,66 @@ class MemorySource(_ArrowSchema):
                 chosen = batch.select(list(columns))
                 for start in range(0, batch.num_rows, rows):
                     yield _plain(chosen.slice(start, rows))
+
+
+def _reader(table: Any) -> tuple[Any, Exception | None]:
+    """Return an Arrow reader of a table, or the error about what Arrow cannot hold."""
+    try:
+        table = pa.table(table) if isinstance(table, dict) else table
+        return pa.RecordBatchReader.from_stream(table), None
+    except (pa.ArrowMemoryError, StreammcError, OSError):
+        raise
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return None, error
+    except Exception as error:  # of the program that hands over a stream
+        raise DataError(
+            f"expected a table that gives a stream of Arrow, found {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}; read it into a table first, pyarrow.table(...)"
+        ) from error
+
+
+def _without_unknown(table: Any) -> tuple[Any, dict[str, NoArrowType]]:
+    """Return a table without the columns that Arrow cannot hold, and these columns by name.
+
+    A table of another package than pandas and polars is returned as it is. The index of a pandas
+    frame is left out where Arrow cannot hold it.
+    """
+    package = type(table).__module__.partition(".")[0]
+    if package not in ("builtins", "pandas", "polars"):
+        return table, {}
+    unknown: dict[Any, NoArrowType] = {}
+    for name in list(table) if isinstance(table, dict) else list(table.columns):
+        alone = {name: table[name]} if package != "pandas" else table[[name]].reset_index(drop=True)
+        _, error = _reader(table.select(name) if package == "polars" else alone)
+        if error is not None:
+            unknown[name] = _no_arrow_type(name, table[name], error)
+    found = {str(name): why for name, why in unknown.items()}
+    if package == "builtins":
+        return {name: values for name, values in table.items() if name not in unknown}, found
+    if package == "polars":
+        return table.drop([*unknown]), found
+    table = table.drop(columns=[*unknown])
+    _, error = _reader(table.iloc[:, :0])
+    return (table if error is None else table.reset_index(drop=True)), found
+
+
+def _no_arrow_type(name: Any, values: Any, error: Exception) -> NoArrowType:
+    """Return what a column has that Arrow cannot hold, and what to do."""
+    dtype = getattr(values, "dtype", None)
+    if type(dtype).__name__ == "SparseDtype":
+        return NoArrowType(
+            "a sparse column of pandas", f"make it dense, frame[{name!r}].sparse.to_dense()"
+        )
+    if getattr(values, "ndim", 1) != 1:
+        return NoArrowType(f"an array of shape {values.shape}", "give each of its columns a name")
+    kinds = dict.fromkeys(type(value).__name__ for value in values if value is not None)
+    large = max((v for v in values if v is not None), key=abs) if [*kinds] == ["int"] else 0
+    if not -(2**63) <= large < 2**63:
+        return NoArrowType(
+            f"integers beyond 64 bits ({large})", "write them as text, or in a larger unit"
+        )
+    if len(kinds) > 1:
+        shown = ", ".join(sorted(kinds))
+        return NoArrowType(f"values of different types ({shown})", "convert them to one type")
+    reason = " ".join(str(error.args[0] if error.args else error).split())[:200].rstrip(".")
+    return NoArrowType(f"the type {dtype or ', '.join(kinds)} ({reason})", "convert the column")

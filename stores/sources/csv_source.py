@@ -77,6 +77,8 @@ class CsvSource:
     ----------
     path
         Path as the user gave it.
+    missing
+        Spellings of a missing value beside nothing at all; ``None``: NA, NULL, nan and such.
 
     Raises
     ------
@@ -87,9 +89,10 @@ class CsvSource:
     n_rows: int | None = None
     spool = True  # reading a copy of float64 is many times faster than parsing again
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, missing: Sequence[str] | None = None) -> None:
         self.label = repr(path)
         self.path: str | None = path
+        self._missing = None if missing is None else ["", *missing]
         self._raw: list[str] = []
         self._more_lines = False
         """Whether the last pass found more lines than rows."""
@@ -130,7 +133,8 @@ class CsvSource:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
         With the names of columns as ``text``, numbers of a column of decimals are without zeros at
-        the end: pandas writes integers as ``7.0`` beside missing values.
+        the end: pandas writes integers as ``7.0`` beside missing values. In these columns a
+        spelling of a missing value in quotes is text, but for nothing at all.
 
         Raises
         ------
@@ -152,13 +156,11 @@ class CsvSource:
         if last not in wanted:  # only to check its last value
             wanted.append(last)
             types[last] = pa.binary()
-        tail, read = None, 1  # with the header
-        with (
-            self._translated(),
-            self._open() as stream,
-            self._parsed(lines := _CountedLines(stream), types, wanted) as reader,
-        ):
-            for batch in reader:
+        read = 1  # with the header
+        tail = None
+        texts = [] if isinstance(text, bool) else [raw[name] for name in columns if name in text]
+        with self._translated():
+            for batch in self._batches(types, wanted, texts):
                 if batch.num_rows:
                     read += batch.num_rows
                     tail = batch.column(wanted.index(last))[-1].as_py()
@@ -168,7 +170,7 @@ class CsvSource:
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         self._check_tail(tail)
-        self._more_lines = lines.count > read
+        self._more_lines = self._lines.count > read
 
     def warnings(self) -> list[str]:
         """Return the warning about quoted values of the last pass that may have lost rows in them.
@@ -207,6 +209,33 @@ class CsvSource:
             "correct the file, unless it is meant"
         ]
 
+    def _batches(self, types: dict[str, Any], wanted: list[str], texts: list[str]) -> Iterator[Any]:
+        """Yield record batches; in the columns ``texts`` quotes make a text of any spelling.
+
+        Arrow has one rule for all columns. Where it meets a missing value in quotes among numbers,
+        the columns ``texts`` are read apart from the others, from the same row on.
+        """
+        done = 0
+        try:
+            with self._reader(types, wanted, quoted_missing=not texts) as reader:
+                for batch in reader:
+                    yield _without_empty(batch, texts)
+                    done += batch.num_rows
+            return
+        except pa.ArrowInvalid as error:
+            if not texts or "conversion error" not in str(error):
+                raise
+        others = [name for name in wanted if name not in texts]
+        with (
+            self._reader(types, others) as first,
+            self._reader(types, texts, quoted_missing=False) as second,
+        ):
+            for parts in zip(first, second, strict=True):
+                found = {name: part.column(name) for part in parts for name in part.schema.names}
+                batch = pa.RecordBatch.from_pydict({name: found[name] for name in wanted})
+                yield _without_empty(batch.slice(min(done, batch.num_rows)), texts)
+                done = max(done - batch.num_rows, 0)
+
     def _named(self, test: Any) -> frozenset[str]:
         pairs = zip(self.names, self.types, strict=True)
         return frozenset(name for name, type_ in pairs if test(type_))
@@ -225,30 +254,35 @@ class CsvSource:
 
     @contextmanager
     def _reader(
-        self, types: dict[str, Any], wanted: list[str] | None, on_ragged: Any = None
+        self,
+        types: dict[str, Any],
+        wanted: list[str] | None,
+        on_ragged: Any = None,
+        quoted_missing: bool = True,
     ) -> Iterator[Any]:
-        with self._open() as stream, self._parsed(stream, types, wanted, on_ragged) as reader:
-            yield reader
-
-    def _parsed(
-        self, stream: Any, types: dict[str, Any], wanted: list[str] | None, on_ragged: Any = None
-    ) -> Any:
-        """Return the reader of a stream of bytes."""
-        # Arrow numbers the rows for the handler only when it uses one thread.
-        return csv.open_csv(
-            stream,
-            csv.ReadOptions(block_size=self._block, use_threads=on_ragged is None),
-            csv.ParseOptions(
-                delimiter=self._delimiter,
-                newlines_in_values=True,
-                # In a single column a blank line is a missing value.
-                ignore_empty_lines=not self._single,
-                invalid_row_handler=on_ragged,
-            ),
-            csv.ConvertOptions(
-                column_types=types, include_columns=wanted, strings_can_be_null=True
-            ),
-        )
+        with self._open() as stream:
+            self._lines = _CountedLines(stream)
+            # Arrow numbers the rows for the handler only when it uses one thread.
+            reader = csv.open_csv(
+                self._lines,
+                csv.ReadOptions(block_size=self._block, use_threads=on_ragged is None),
+                csv.ParseOptions(
+                    delimiter=self._delimiter,
+                    newlines_in_values=True,
+                    # In a single column a blank line is a missing value.
+                    ignore_empty_lines=not self._single,
+                    invalid_row_handler=on_ragged,
+                ),
+                csv.ConvertOptions(
+                    column_types=types,
+                    include_columns=wanted,
+                    null_values=self._missing,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=quoted_missing,
+                ),
+            )
+            with reader:
+                yield reader
 
     def _header(self) -> str:
         """Return the header line, at most 64 kB, with quoted text removed."""
@@ -329,3 +363,14 @@ class CsvSource:
 
     def _wrong(self, expected: str, found: str) -> DataError:
         return DataError(f"expected {expected} in {self.label}, found {found}: correct the file")
+
+
+def _without_empty(batch: Any, texts: list[str]) -> Any:
+    """Return a batch with null for empty texts in some columns: quotes around nothing."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name in texts:
+            empty = pc.equal(pc.binary_length(column), 0)
+            column = pc.if_else(empty, pa.scalar(None, column.type), column)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

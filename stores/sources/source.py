@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class NoArrowType(NamedTuple):
+    """Stands for the type of a column that Arrow cannot hold, such as one of mixed values."""
+
+    found: str
+    """What the column has, for a message."""
+    remedy: str
 
 
 class Source(Protocol):
@@ -15,7 +23,7 @@ class Source(Protocol):
     """Path as the user gave it; ``None`` for a table in memory."""
     names: tuple[str, ...]
     types: tuple[Any, ...]
-    """Arrow type of each column."""
+    """Arrow type of each column, or ``NoArrowType``."""
     hidden: frozenset[str]
     """Index columns, which are features only if named."""
     integers: frozenset[str]

@@ -28,7 +28,7 @@ from streammc.stores.sources.input_files import (
 )
 from streammc.stores.sources.memory_table import memory_source
 from streammc.stores.sources.partitions import with_partitions
-from streammc.stores.sources.source import Source
+from streammc.stores.sources.source import NoArrowType, Source
 from streammc.trace.file_stamp import FileStamp, stamp_difference
 from streammc.trace.local_path import is_address
 
@@ -83,8 +83,21 @@ class Table:
         return [source.path for source in self.sources if source.path is not None]
 
     def types_of(self, name: str) -> list[Any]:
-        """Return the Arrow types of a column, one per source."""
-        return [types[name] for types in self._types]
+        """Return the Arrow types of a column, one per source.
+
+        Raises
+        ------
+        DataError
+            If Arrow cannot hold the column of a source, which matters only where it is used.
+        """
+        found = [types[name] for types in self._types]
+        for source, type_ in zip(self.sources, found, strict=True):
+            if isinstance(type_, NoArrowType):
+                raise DataError(
+                    f"expected numbers or text in column {name!r} of {source.label}, found "
+                    f"{type_.found}: {type_.remedy}"
+                )
+        return found
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a column ``name``."""
@@ -157,7 +170,7 @@ class Table:
         return stamps
 
 
-def open_table(sources: Any) -> Table:
+def open_table(sources: Any, missing: Sequence[str] | None = None) -> Table:
     """Open one source or a list of them.
 
     Parameters
@@ -167,6 +180,8 @@ def open_table(sources: Any) -> Table:
         files, or of directories of them, see ``input_files``; or tables in memory, see
         ``arrow_source.MemorySource``; also the result of :func:`table_parts`. The content of a
         file decides its format.
+    missing
+        Spellings of a missing value in CSV files, see ``csv_source.CsvSource``.
 
     Raises
     ------
@@ -184,7 +199,7 @@ def open_table(sources: Any) -> Table:
     files: list[InputFile] = []
     for part in parts:
         known = isinstance(part, InputFile)
-        opened.append(_open_file(part.path) if known else memory_source(part))
+        opened.append(_open_file(part.path, missing) if known else memory_source(part))
         files.append(part if known else InputFile(opened[-1].label))
     different = [source for source in opened if type(source) is not type(opened[0])]
     if different:
@@ -244,7 +259,7 @@ def named_files(item: Any, checked: set[str] | None = None) -> list[InputFile]:
         raise translate_input(error, repr(os.fsdecode(path))) from error
 
 
-def _open_file(path: str) -> Source:
+def _open_file(path: str, missing: Sequence[str] | None) -> Source:
     from streammc.stores.sources.arrow_source import IpcSource, ParquetSource
     from streammc.stores.sources.csv_source import CsvSource
 
@@ -264,7 +279,7 @@ def _open_file(path: str) -> Source:
                 raise DataError(
                     f"expected CSV, Parquet or Arrow in {path!r}, found {what}: convert it"
                 )
-        return CsvSource(path)
+        return CsvSource(path, missing)
     except StreammcError:
         raise
     except OSError as error:

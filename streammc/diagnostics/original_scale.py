@@ -191,6 +191,7 @@ def ratios(
     *,
     formula: bool = False,
     together: Sequence[str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any] | None:
     """Return statistics of the exponentials of the coefficients; ``None`` if they mean nothing.
 
@@ -209,6 +210,8 @@ def ratios(
     together
         Columns that cannot change alone, from the fitted formula; ``None``: those whose names
         show it.
+    references
+        Reference levels of the columns that compare a level with them.
 
     Returns
     -------
@@ -217,6 +220,7 @@ def ratios(
         statistics, without intercepts: the factor on the odds or the rate if the column
         increases by one unit. ``only_together`` lists the columns that cannot change while all
         others stay fixed: of bases, of interactions, and of terms that share a table column.
+        ``references`` are the reference levels of the others.
     """
     found = [block for block in blocks if block.exponential]
     if not found:
@@ -238,6 +242,11 @@ def ratios(
         "kind": found[0].exponential,
         "parameters": summarize_draws(values, [shown for shown, _, _ in pairs], sign),
         "only_together": [shown for shown, _, name in pairs if name in fixed],
+        "references": {
+            shown: list((references or {})[name])
+            for shown, _, name in pairs
+            if name in (references or {})
+        },
     }
 
 

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+AGAINST: Final = "against"
+"""Heading of the reference levels in a table of coefficients."""
+
+
+def reference_texts(
+    references: Mapping[str, Sequence[str]] | None, labels: Iterable[str]
+) -> dict[str, str]:
+    """Return the reference levels of those labels that have some, as ``origin[ATL]``."""
+    known = references or {}
+    return {label: ", ".join(known[label]) for label in labels if label in known}
 
 
 def percent(share: float) -> str:

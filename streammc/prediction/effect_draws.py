@@ -37,6 +37,7 @@ from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
 from streammc.trace.row_arrays import Column, RowArrays
 from streammc.trace.row_reading import GROUPS
+from streammc.trace.row_tables import require_zarr
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.temporary import temporary_folder
 
@@ -110,8 +111,7 @@ def write_effect_draws(
             "chain": (("chain",), np.arange(run.chains)),
             "draw": (("draw",), at),
         }
-        writer.commit(facts, arrays)
-    return facts
+        return facts | writer.commit(facts, arrays)
 
 
 def named_groups(table: Any, labels: Sequence[str], model: Any) -> Index:
@@ -263,6 +263,7 @@ def effect_draws(
     """
     from streammc.trace.datatree import open_rows
 
+    require_zarr(path)
     check_kinds(store)
     check_progress(progress)
     opened = opened_run(run)

@@ -33,6 +33,7 @@ from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
 from streammc.trace.row_arrays import Column, RowArrays
 from streammc.trace.row_reading import GROUPS
+from streammc.trace.row_tables import require_zarr
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.temporary import temporary_folder
 
@@ -119,8 +120,7 @@ def write_effects(
             "store_fingerprint": table.fingerprint,
             "seconds": time.perf_counter() - began,
         }
-        writer.commit(facts, {"effect": (("effect",), np.array(bound.effects))})
-    return facts
+        return facts | writer.commit(facts, {"effect": (("effect",), np.array(bound.effects))})
 
 
 def _largest_share(
@@ -226,6 +226,7 @@ def effects(
     """
     from streammc.trace.datatree import open_rows
 
+    require_zarr(path)
     check_kinds(store)
     check_progress(progress)
     opened = opened_run(run)

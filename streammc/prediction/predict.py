@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import NDArray
 
@@ -37,13 +37,18 @@ from streammc.protocols import Dataset, Model
 from streammc.runs import design
 from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
-from streammc.trace.row_arrays import RowArrays
+from streammc.trace.row_arrays import Column, RowArrays
+from streammc.trace.row_tables import ZARR, output_format, require_zarr
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray
+
+
+GROUP: Final = "group"
+"""Column of a table with the label of the group of each row."""
 
 
 def write_predictions(
@@ -59,9 +64,16 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``weight``, ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
+        ``weight``, ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``; of a table
+        its ``fingerprint``.
     """
     began = time.perf_counter()
+    if output_format(path) != ZARR and request.by is not None:
+        raise ConfigError(
+            f"expected a path that ends in .zarr with --by {request.by!r}, found "
+            f"{os.fspath(path)!r}: a table has rows alone, and no groups of a column; leave out "
+            "--by, or write zarr"
+        )
     require_predictable(model, request)
     kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = design.describe(table.attributes)
@@ -85,11 +97,19 @@ def write_predictions(
     if kind is None:
         notes.append(without_ids(table.address))
     names = ("mean", *request.names)
+    labels = None if output_format(path) == ZARR else _group_labels(table, 0, 1)
+    columns = dict.fromkeys(names, Column())
+    if labels is not None:
+        columns = {GROUP: Column("string" if labels.dtype.kind == "S" else "int64"), **columns}
     with RowArrays(
-        path, names, table.n_rows, table.piece_rows(), kind, overwrite=request.overwrite
+        path, columns, table.n_rows, table.piece_rows(), kind, overwrite=request.overwrite
     ) as writer:
         if kind is not None:
             write_ids(writer, table)
+        for start in range(0, 0 if labels is None else table.n_rows, writer.chunk_rows):
+            part = _group_labels(table, start, start + writer.chunk_rows)
+            assert part is not None
+            writer.write_ids(start, part, GROUP)
         where = f"store {table.address!r} (rows counted from 1 in its own order)"
         settings = (
             *(regression, coefficients, request.ends, names, writer.target, where),
@@ -122,8 +142,13 @@ def write_predictions(
             **({"warnings": notes} if notes else {}),
         }
         facts["seconds"] = time.perf_counter() - began
-        writer.commit(facts, arrays)
-    return facts
+        return facts | writer.commit(facts, arrays)
+
+
+def _group_labels(table: Dataset, start: int, stop: int) -> NDArray[Any] | None:
+    """Return the labels of the groups of rows; ``None`` for a data set without groups."""
+    labels = getattr(table, "row_groups", None)
+    return None if labels is None else labels(start, min(stop, table.n_rows))
 
 
 def _scores(
@@ -202,7 +227,8 @@ def predict(
         The table, with the features of the run. If the store of the run is standardised or has
         a formula, make this one with ``like`` that store. Scores need a response.
     path
-        zarr group to make. ``None``: a temporary folder, removed when the process ends.
+        zarr group to make. ``None``: a temporary folder, removed when the process ends. Tables
+        (.csv, .parquet) are written by the command line.
     model
         The model of the run; needed for a model of your own.
     draws
@@ -252,6 +278,7 @@ def predict(
     """
     from streammc.trace.datatree import open_rows
 
+    require_zarr(path)
     check_kinds(store, *(() if model is None else (model,)))
     check_progress(progress)
     if trained_on is not None:

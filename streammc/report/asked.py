@@ -25,12 +25,15 @@ def data_facts(request: ReportRequest) -> dict[str, str]:
         }
     groups = store.get("groups")
     response = store.get("response")
+    compared = request.document.get("references") or {}
+    levels = dict.fromkeys(each for several in compared.values() for each in several)
     facts: dict[str, Any] = {
         "store": store["path"],
         "rows": store["n_rows"],
         "response": response or "none",
         "columns of the design": list(store["features"]),
         "formula": (store.get("formula") or {}).get("text"),
+        "reference levels": ", ".join(levels) or None,
         "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
         "made from": _sources(store),
         "size": f"{store['bytes'] / _MEGABYTE:,.4g} MB, {store['row_bytes']} bytes a row",

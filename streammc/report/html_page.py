@@ -58,8 +58,8 @@ def check_place(output: str | os.PathLike[str], *, overwrite: bool = False) -> N
     if os.path.lexists(path):
         if not overwrite:
             raise IdentityError(
-                f"expected nothing at {str(path)!r}, but it exists: choose another path, or "
-                "replace a report with --overwrite"
+                f"expected nothing at {str(path)!r}, but it exists: choose another path",
+                ", or replace a report with --overwrite",
             )
         if not _is_report(path):
             raise IdentityError(
@@ -106,7 +106,7 @@ def contents(request: ReportRequest) -> Mapping[str, Any]:
         "verdict": verdict(document),
         "data": data_facts(request),
         "run": run_facts(request),
-        "priors": Table("Priors", ("parameter", "prior", "origin"), prior_rows(request)),
+        "priors": Table("Priors", ("parameter", "prior", "origin"), prior_rows(request), words=3),
         "result_figures": result_figures(request),
         "result_tables": shown_tables,
         "store_table": store_table,

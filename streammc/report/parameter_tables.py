@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from streammc.diagnostics.text import factor_text, statistic_text
+from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
 
 COLUMNS: Final = {
     "mean": "mean",
@@ -32,20 +32,30 @@ class Table(NamedTuple):
     rows: list[list[str]]
     left_out: int = 0
     """Rows beyond the largest number."""
+    words: int = 1
+    """Number of columns of words, before those of numbers."""
 
 
 def statistics_table(
     caption: str,
     statistics: Mapping[str, Mapping[str, float | None]],
     units: Mapping[str, str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:
-    """Return the table of statistics by parameter; with ``units`` a column for the unit."""
+    """Return the table of statistics by parameter, with columns of words for what is known.
+
+    These are the unit, with ``units``, and the reference levels of coefficients.
+    """
+    words = {} if units is None else {"unit": units}
+    if against := reference_texts(references, statistics):
+        words = {AGAINST: against, **words}
     rows = []
     for label, entry in list(statistics.items())[:MOST_ROWS]:
         cells = [statistic_text(name, entry.get(name), entry.get("mcse_mean")) for name in COLUMNS]
-        rows.append([label, *([] if units is None else [units.get(label, "")]), *cells])
-    headings = ("parameter", *([] if units is None else ["unit"]), *COLUMNS.values())
-    return Table(caption, headings, rows, max(len(statistics) - MOST_ROWS, 0))
+        rows.append([label, *(texts.get(label, "") for texts in words.values()), *cells])
+    headings = ("parameter", *words, *COLUMNS.values())
+    left_out = max(len(statistics) - MOST_ROWS, 0)
+    return Table(caption, headings, rows, left_out, 1 + len(words))
 
 
 def ratios_table(ratios: Mapping[str, Any]) -> Table | None:
@@ -55,8 +65,13 @@ def ratios_table(ratios: Mapping[str, Any]) -> Table | None:
     if not shown:
         return None
     kind = str(ratios["kind"])
+    against = reference_texts(ratios.get("references"), shown)
     rows = [
-        [label, *(factor_text(entry.get(name)) for name in RATIO_COLUMNS)]
+        [
+            label,
+            *([against.get(label, "")] if against else []),
+            *(factor_text(entry.get(name)) for name in RATIO_COLUMNS),
+        ]
         for label, entry in list(shown.items())[:MOST_ROWS]
     ]
     caption = f"{kind.capitalize()} of one more unit of a column, the others as they are"
@@ -65,8 +80,9 @@ def ratios_table(ratios: Mapping[str, Any]) -> Table | None:
             f"; {len(together)} columns of bases, interactions and terms that share a column "
             "never change alone"
         )
-    headings = ("column", *RATIO_COLUMNS.values())
-    return Table(caption, headings, rows, max(len(shown) - MOST_ROWS, 0))
+    headings = ("column", *([AGAINST] if against else []), *RATIO_COLUMNS.values())
+    left_out = max(len(shown) - MOST_ROWS, 0)
+    return Table(caption, headings, rows, left_out, 2 if against else 1)
 
 
 def units_of(blocks: Sequence[Mapping[str, Any]], features: Sequence[str]) -> dict[str, str]:

@@ -22,16 +22,18 @@ def tables(request: ReportRequest) -> tuple[list[Table], Table | None]:
     own, original = document["parameters"], document.get("parameters_original")
     blocks = attributes.get("table_scale") or ()
     units = units_of(blocks, request.run.feature_names)
+    references = document.get("references")
     if original is None:
         note = (
             "On the store's scale: the store, which knows the table's, is not at its place, or has "
             "grown since"
         )
-        return [statistics_table(note, own), *_more(document)], None
-    first = statistics_table("On the scale of the table's columns", original, units)
+        return [statistics_table(note, own, None, references), *_more(document)], None
+    first = statistics_table("On the scale of the table's columns", original, units, references)
     apart = None
     if original != own:
-        apart = statistics_table("On the store's scale: columns of mean 0 and sd 1", own)
+        caption = "On the store's scale: columns of mean 0 and sd 1"
+        apart = statistics_table(caption, own, None, references)
     return [first, *_more(document)], apart
 
 

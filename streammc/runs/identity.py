@@ -47,11 +47,12 @@ def identity(request: RunRequest) -> dict[str, Any]:
     included unless it is 1.
     """
     schedule, sampler, given = request.schedule, request.sampler, request.control_variates
+    options = request.sampler_options
     heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
     return {
         "store": split_fingerprint(request.dataset.fingerprint)[0],
         "model": request.model.describe(),
-        "sampler": sampler.describe() if sampler is not None else {"name": "auto"},
+        "sampler": {"name": "auto", **options} if sampler is None else sampler.describe(),
         "control_variates": given.digest() if given is not None else "auto",
         "warmup": request.warmup,
         "chains": request.chains,
@@ -85,8 +86,8 @@ def refuse_earlier(stored: Mapping[str, Any], dataset: Any) -> None:
         raise IdentityError(
             f"expected a run of all {table.n_rows:,} rows of store {table.address!r}, found one of "
             f"its first {before.n_rows:,}, before others were appended: choose another output and "
-            "give that run as --start-from, continue it with 'streammc resume', or replace it with "
-            "--overwrite (in Python overwrite=True)"
+            "give that run as --start-from, or continue it with 'streammc resume'",
+            "; or replace it with --overwrite (in Python overwrite=True)",
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from streammc import registry
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
-from streammc.diagnostics.stopping import MOST_DRAWS
+from streammc.diagnostics.stopping import MOST_DRAWS, StopRule
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
 from streammc.runs.durable_notices import DurableNotices
@@ -114,7 +114,7 @@ def run_job(request: RunRequest) -> RunReport:
     except RefusedError as error:
         if request.sampler is not None or setup.plan is None:
             raise
-        return _attempt(request, instead(setup, error), key)
+        return _attempt(request, instead(setup, error, request.sampler_options), key)
 
 
 def run_state(request: RunRequest) -> tuple[str, int]:
@@ -143,7 +143,7 @@ def _settled(
     """
     check_counts(request.draws, request.warmup, request.chains, request.seed)
     sampler = request.sampler
-    _refuse_stop(sampler, request)
+    refuse_stop(sampler, request.stopping, request.draws)
     schedule = asked_schedule(request.temperature, sampler)
     dataset, model = by_group(request.dataset, request.model)
     dataset = heated(dataset, schedule, sampler)
@@ -294,9 +294,8 @@ def _stays_in_memory(request: RunRequest, layout: Layout) -> bool:
     )
 
 
-def _refuse_stop(sampler: Sampler | None, request: RunRequest) -> None:
-    """Raise ConfigError for a stopping rule that a run cannot keep."""
-    rule = request.stopping
+def refuse_stop(sampler: Sampler | None, rule: StopRule | None, draws: int) -> None:
+    """Raise ConfigError for a stopping rule that a run of so many first draws cannot keep."""
     if rule is None:
         return
     if sampler is not None and sampler.arrays:
@@ -304,9 +303,9 @@ def _refuse_stop(sampler: Sampler | None, request: RunRequest) -> None:
             f"expected no stopping rule for {sampler.name}, which makes all draws together, "
             f"found {rule.text()}: leave out stop, or use another sampler"
         )
-    if MOST_DRAWS != rule.draws < request.draws:
+    if MOST_DRAWS != rule.draws < draws:
         raise ConfigError(
-            f"expected draws of stop, the most per chain, to be at least the {request.draws} "
+            f"expected draws of stop, the most per chain, to be at least the {draws} "
             f"draws of the first check, found {rule.draws}: give stop more draws, or ask for fewer"
         )
 

@@ -22,6 +22,7 @@ from streammc.runs.advice import certificate_warnings, mode_warnings, summary_wa
 from streammc.runs.audit import log_weights
 from streammc.runs.audit_due import audited_draws, pass_seconds
 from streammc.runs.cost import run_cost
+from streammc.runs.design import REFERENCES, label_references, of_formula
 from streammc.runs.prior_texts import describe_priors
 from streammc.runs.summary import RunSummary, Sampling
 from streammc.runs.table_scale import blocks_of_run
@@ -115,6 +116,7 @@ def finish_report(
     sign = negative_signs(run.read_group("sample_stats").get("sign"))
     parameters = summarize_draws(theta, names, sign)
     blocks = blocks_of_run(run, dataset.feature_names)
+    references = run.attributes.get(REFERENCES)
     original, labels = transform(theta, names, dict(dataset.attributes), blocks)
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
@@ -140,8 +142,10 @@ def finish_report(
             dataset.feature_names,
             sign,
             formula=bool(dataset.attributes.get("formula")),
-            together=_only_together(dataset),
+            together=of_formula(dataset, "only_together"),
+            references=references,
         ),
+        references=label_references(references, blocks, dataset.feature_names) or None,
         priors=describe_priors(model, setup.cv.labels),
         audit=verdict,
         not_audited=not_audited,
@@ -164,15 +168,6 @@ def finish_report(
     ).to_json()
     run.set_attributes({"summary": summary})
     return summary
-
-
-def _only_together(dataset: Any) -> list[str] | None:
-    """Return the columns that cannot change alone; ``None`` if the data set cannot say."""
-    while dataset is not None:
-        if hasattr(dataset, "only_together"):
-            return list(dataset.only_together())
-        dataset = getattr(dataset, "dataset", None)
-    return None
 
 
 def _sampling(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -10,7 +12,7 @@ from typing import Any, Final
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
-from streammc.errors import OutOfMemoryError, RefusedError
+from streammc.errors import ConfigError, OutOfMemoryError, RefusedError
 from streammc.likelihood.temperature import IMPLIED
 from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
@@ -35,13 +37,15 @@ def decide(request: RunRequest) -> Setup:
     Without a given sampler, it is ``pt`` for a likelihood that is not a product over rows,
     ``hmc`` if the sums of one pass are sufficient statistics or if it is predicted to take at most
     1.2 times as long as ``hmc-ecs``, else ``hmc-ecs`` unless its plan is refused, else ``hmc``.
+    ``request.sampler_options`` do not change this choice: those that the sampler lacks are refused.
 
     Raises
     ------
     ConfigError
         If model and options do not fit together.
     RefusedError
-        If the sampler was given by name and cannot be accurate on these data.
+        If the sampler was given by name and cannot be accurate on these data; or an option was
+        given that the sampler that is chosen does not have.
     StoppedError
         If ``request.stop()`` became true in a short run.
     """
@@ -58,22 +62,45 @@ def _decide(request: RunRequest) -> Setup:
     """Return the setup of a run; its reason and refusals speak of rows."""
     if request.sampler is not None:
         _refuse_factors(request.sampler, request.model)
-        return request.sampler.prepare(request, request.sampler_reason)
+        return request.sampler.prepare(request, "")
+    options = request.sampler_options
+    shared = {name: each for name, each in options.items() if name in _options_of("hmc")}
+    setup = _chosen(replace(request, sampler_options=shared))
+    taken = setup.sampler.name
+    lacking = [name for name in options if name not in _options_of(taken)]
+    if lacking:
+        raise RefusedError(
+            f"expected options of {taken}, which auto takes for these data, found {lacking[0]}: "
+            f"name a sampler that has it, as --sampler hmc-ecs, or leave it out ({setup.reason})"
+        )
+    if len(shared) == len(options):
+        return setup
+    if not {"order", "recalibrate"} & {*options}:
+        request = replace(request, control_variates=setup.cv)
+    again = _automatic(taken, options).prepare(request, "")
+    own = ", ".join(name for name in options if name not in shared)
+    reason = f"{taken}, which auto takes for these data whatever its {own}; {again.reason}"
+    return replace(again, reason=reason)
+
+
+def _chosen(request: RunRequest) -> Setup:
+    """Return the setup with the sampler that is chosen automatically."""
+    options = request.sampler_options
     if request.model.joint is not None:
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
-        return _automatic("pt").prepare(request, reason)
+        return _automatic("pt", options).prepare(request, reason)
     request = replace(request, control_variates=control_variates(request))
     if request.model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
-        return _automatic("hmc").prepare(request, reason)
+        return _automatic("hmc", options).prepare(request, reason)
     # Where hmc is as fast as hmc-ecs with its smallest subsample, no plan is made.
     exact = _if_as_fast(request, run_cost(request.dataset, request.model))
     if exact is not None:
         return exact
     try:
-        setup = _automatic("hmc-ecs").prepare(request, request.sampler_reason)
+        setup = _automatic("hmc-ecs", options).prepare(request, "")
     except RefusedError as error:
-        return _automatic("hmc").prepare(request, f"hmc, because {_cause(error)}")
+        return _automatic("hmc", options).prepare(request, f"hmc, because {_cause(error)}")
     cost = run_cost(request.dataset, request.model, setup.plan)
     if cost is None:
         return setup
@@ -85,7 +112,8 @@ def _if_as_fast(request: RunRequest, cost: RunCost | None) -> Setup | None:
     """Return the setup of ``hmc`` if it costs at most 1.2 times ``hmc-ecs`` and its rows fit."""
     if cost is not None and cost.all_rows:
         with suppress(OutOfMemoryError):
-            return _automatic("hmc").prepare(request, _AS_FAST + cost.text())
+            hmc = _automatic("hmc", request.sampler_options)
+            return hmc.prepare(request, _AS_FAST + cost.text())
     return None
 
 
@@ -110,16 +138,46 @@ def makes_passes(model: Model, sampler: Sampler | None) -> bool:
     return model.joint is None and (sampler is None or sampler.needs_pass(model))
 
 
-def instead(setup: Setup, error: RefusedError) -> Setup:
-    """Return the setup with ``hmc`` for a run that was refused while it ran, with the reason."""
+def instead(setup: Setup, error: RefusedError, options: Mapping[str, Any]) -> Setup:
+    """Return the setup with ``hmc`` for a run that was refused while it ran, with the reason.
+
+    Raises
+    ------
+    RefusedError
+        The same, if ``options`` has some that ``hmc`` does not have.
+    """
+    if not {*options} <= {*_options_of("hmc")}:
+        raise error
     reason = f"hmc, because {setup.sampler.name} was given up as it ran: {_cause(error)}"
-    return Setup(_automatic("hmc"), setup.cv, None, reason)
+    return Setup(_automatic("hmc", options), setup.cv, None, reason)
 
 
-def _automatic(name: str) -> Sampler:
-    """Return a registered sampler with default options."""
-    made: Sampler = builder(name)()
+def check_automatic(options: Mapping[str, Any]) -> None:
+    """Check the options of a sampler that will be chosen automatically.
+
+    Raises
+    ------
+    ConfigError
+        If one does not exist, is out of range, or asks for what ``auto`` never takes.
+    """
+    builder("hmc-ecs")(**options)  # it has those of hmc
+    if options.get("allow_high_variance"):
+        raise ConfigError(
+            "expected --sampler hmc-ecs with allow_high_variance, which keeps a subsample that "
+            "cannot be right, found auto: name the sampler"
+        )
+
+
+def _automatic(name: str, options: Mapping[str, Any]) -> Sampler:
+    """Return a registered sampler with those of its options that were given."""
+    own = _options_of(name)
+    made: Sampler = builder(name)(**{key: each for key, each in options.items() if key in own})
     return made
+
+
+def _options_of(name: str) -> Collection[str]:
+    """Return the names of the options of a sampler."""
+    return inspect.signature(builder(name)).parameters.keys()
 
 
 def interval_length(n: int) -> int:
@@ -138,6 +196,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
     constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
     interval, rule = interval_length(draws), request.stopping
+    references = design.of_formula(dataset, "references")
     if rule is not None:
         draws = rule.next_check(interval, draws, 1)
     return {
@@ -148,6 +207,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
             **attributes,
             "store": dataset.address,
             "design": design.describe(dataset.attributes),
+            **({design.REFERENCES: references} if references else {}),
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
             VERSIONS: [{"iteration": 0, **versions()}],

@@ -77,6 +77,8 @@ class RunSummary(Record):
     derived: Statistics | None = None
     """Quantities computed from the parameters, such as ``icc[g]``."""
     ratios: Mapping[str, Any] | None
+    references: Mapping[str, list[str]] | None = None
+    """Label -> reference levels that a coefficient of a level is compared with."""
     priors: Any
     audit: Audit | None
     not_audited: str | None = None

@@ -54,8 +54,8 @@ def check_identity(
     more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     raise IdentityError(
         f"expected a run of the same job, found another one: {shown}{more}: "
-        "choose another output, ask for the same, or replace the run with --overwrite "
-        "(in Python overwrite=True)"
+        "choose another output, or ask for the same",
+        "; or replace the run with --overwrite (in Python overwrite=True)",
     )
 
 

@@ -1,22 +1,23 @@
 """Arrays with values per row or group, written chunk by chunk, and further small arrays.
 
 An ordinary zarr v3 group: every chunk has its crc32c, and the group document lists all
-arrays. It is built in a hidden directory beside its final path and renamed on commit.
+arrays. It is built in a hidden directory beside its final path and renamed on commit. A path that
+ends in .csv or .parquet becomes a table of the values per row, made of the same chunks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.command_mark import current_mark, mark_entry
+from streammc.command_mark import announce, current_mark, mark_entry
 from streammc.errors import (
     AccessError,
     BusyError,
@@ -32,17 +33,28 @@ from streammc.trace.codec import (
     check_name,
     chunk_key,
     consolidated,
+    decode,
     document,
     document_bytes,
     dtype_name,
     encode,
 )
 from streammc.trace.debris import collect_debris, marked_partial
-from streammc.trace.durable import swap, sync_directory, write_file
+from streammc.trace.durable import read_file, reporting, swap, sync_directory, write_file
 from streammc.trace.local_path import given_path
 from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.trace.row_reading import COORDINATES, FORMAT, ROWS, RowKind, read_meta
+from streammc.trace.row_tables import (
+    ZARR,
+    is_row_table,
+    long_columns,
+    output_format,
+    write_table,
+)
 from streammc.trace.sealed import plain, seal
+
+_TABLE: Final = "table"
+"""Name of an unfinished table, in the folder of its chunks."""
 
 
 class Column(NamedTuple):
@@ -63,7 +75,7 @@ class RowArrays:
     Parameters
     ----------
     path
-        Path of the new group.
+        Path of the new group, or of the table that its suffix names.
     names
         Names of the float64 arrays with a value per row; or arrays by name.
     n_rows, chunk_rows
@@ -79,9 +91,9 @@ class RowArrays:
     Raises
     ------
     ConfigError
-        If ``path`` has the name of something unfinished.
+        If ``path`` has the name of something unfinished, or another suffix.
     IdentityError
-        If ``path`` exists; with ``overwrite``, if it is not such a group.
+        If ``path`` exists; with ``overwrite``, if it is not such a group or table.
     BusyError
         If another process is writing it.
     OutputError, AccessError
@@ -100,6 +112,7 @@ class RowArrays:
     ) -> None:
         self.path = Path(os.path.abspath(given_path(path)))
         self._overwrite, self._of = overwrite, of
+        self._format = output_format(self.path)
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)
         columns = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, Column())
@@ -144,21 +157,25 @@ class RowArrays:
         """Small picklable object with which the tasks of a pass write chunks."""
         return RowTarget(str(self.folder), self.chunk_rows)
 
-    def write_ids(self, start: int, ids: NDArray[Any]) -> None:
-        """Write the chunk of row ids that starts at row ``start``; see :meth:`RowTarget.write`."""
+    def write_ids(self, start: int, ids: NDArray[Any], name: str | None = None) -> None:
+        """Write the chunk of row ids that starts at row ``start``; see :meth:`RowTarget.write`.
+
+        With ``name`` the labels are those of another array.
+        """
+        name = self._of.label if name is None else name
         whole = np.zeros(self.chunk_rows, ids.dtype)
         whole[: len(ids)] = ids
         key = chunk_key((start // self.chunk_rows,))
-        write_file(
-            self.folder / self._of.label / key, encode(whole, self._specs[self._of.label].dtype)
-        )
+        write_file(self.folder / name / key, encode(whole, self._specs[name].dtype))
 
     def commit(
         self,
         meta: Mapping[str, Any],
         arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]] | None = None,
-    ) -> None:
+    ) -> dict[str, str]:
         """Add small arrays and attributes, and rename the group to its final path.
+
+        A table has the values per row alone, with a line for each of their coordinates.
 
         Parameters
         ----------
@@ -166,6 +183,11 @@ class RowArrays:
             JSON attributes; NaN and infinities become null.
         arrays
             ``(dims, values)`` by name.
+
+        Returns
+        -------
+        dict
+            Of a table its ``fingerprint``, the SHA-256 of the file; else empty.
 
         Raises
         ------
@@ -187,6 +209,8 @@ class RowArrays:
                         f"expected chunk {chunk} of {name!r} in {self.folder}, found none: "
                         "choose a folder that every worker shares"
                     )
+        if self._format != ZARR:
+            return self._commit_table(plain(meta), arrays or {})
         for name, (dims, values) in (arrays or {}).items():
             check_name(name)
             array = np.asarray(values)
@@ -213,6 +237,38 @@ class RowArrays:
         unmark(self.folder)
         sync_directory(self.folder)
         swap(self.folder, self.path)
+        return {}
+
+    def _commit_table(
+        self, meta: Mapping[str, Any], arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]]
+    ) -> dict[str, str]:
+        """Make the table of all rows, and rename it to its final path."""
+        table = self.folder / _TABLE
+        made = {"fingerprint": write_table(table, self._format, self._parts(arrays), meta)}
+        announce({**meta, **made})
+        self._refuse_existing()
+        with reporting("replace", self.path):
+            os.replace(table, self.path)
+        sync_directory(self.path.parent)
+        return made
+
+    def _parts(
+        self, arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]]
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the columns of the table, for the rows of a chunk at a time."""
+        specs = self._specs
+        dims = max((spec.dims[1:] for spec in specs.values()), key=len)
+        coordinates = {dim: arrays[dim][1] for dim in dims}
+        rows = next(iter(specs.values())).shape[0]
+        for chunk in range(-(-rows // self.chunk_rows)):
+            kept = min(self.chunk_rows, rows - chunk * self.chunk_rows)
+            columns = {}
+            for name, spec in specs.items():
+                key = chunk_key((chunk, *(0,) * (len(spec.shape) - 1)))
+                where = self.folder / name / key
+                data = read_file(where, limit=2**31)
+                columns[name] = decode(data, spec.chunk, spec.dtype, where)[:kept]
+            yield long_columns(columns, self._of.label, dims, coordinates)
 
     def _refuse_existing(self) -> None:
         refuse_reserved_name(self.path)
@@ -220,16 +276,23 @@ class RowArrays:
             return
         if not self._overwrite:
             raise IdentityError(
-                f"expected nothing at {str(self.path)!r}, but it exists: choose another path, "
-                f"delete it, or replace {self._of.kind} there with overwrite=True"
+                f"expected nothing at {str(self.path)!r}, but it exists: choose another path or "
+                "delete it",
+                f", or replace {self._of.kind} there with overwrite=True",
             )
         try:
-            read_meta(self.path, self._of)
+            if self._format != ZARR:
+                ours = is_row_table(self.path)
+            else:
+                ours = bool(read_meta(self.path, self._of))
+            why = None
         except StreammcError as error:
+            ours, why = False, error
+        if not ours:
             raise IdentityError(
                 f"expected {self._of.kind} to overwrite at {str(self.path)!r}, found something "
                 "else: choose another path or delete it yourself"
-            ) from error
+            ) from why
 
     def _discard(self) -> None:
         if self._lock >= 0:

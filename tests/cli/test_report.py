@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from command_line import streammc
+from report_page import Page
 
 from streammc import registry
 from streammc.cli.output import Output
 from streammc.cli.report import cost_text, parameter_table, ratio_text, show_run
 from streammc.diagnostics.limits import check_limits
+from streammc.trace.run_directory import RunDirectory
 
 TARGETS = sorted({str(registry.sampler(name)().target) for name in registry.SAMPLERS})
 
@@ -120,3 +125,72 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
     header = narrow.splitlines()[0].split()
     assert {"mean", "ess_bulk", "r_hat", "q5", "q95"} < set(header)
     assert "mcse_mean" not in header
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with t.zarr, of a formula with two factors, and a finished run."""
+    folder = tmp_path_factory.mktemp("compared")
+    rng = np.random.default_rng(6)
+    lines = [
+        f"{rng.integers(0, 2)},{x:.4f},{region},{kind}"
+        for x, region, kind in zip(
+            rng.normal(size=300),
+            rng.choice(["north", "south", "east"], 300),
+            rng.choice(["u", "v"], 300),
+            strict=True,
+        )
+    ]
+    (folder / "t.csv").write_text("\n".join(["y,x,region,kind", *lines]) + "\n")
+    formula = "y ~ x:region + C(region, contr.treatment('north')) + kind"
+    words = ("--formula", formula, "--quiet")
+    assert streammc("ingest", folder / "t.csv", folder / "t.zarr", *words).code == 0
+    words = ("--draws", "60", "--warmup", "60", "--chains", "2", "--seed", "1", "--quiet")
+    words = ("--model", "logistic", "--sampler", "hmc", *words)
+    done = streammc("sample", folder / "t.zarr", "-o", folder / "run", *words)
+    assert done.code == 0, done.err
+    return folder
+
+
+REGION = "C(region, contr.treatment('north'))"
+NORTH = f"{REGION}[north]"
+REFERENCES = {
+    f"{REGION}[T.east]": [NORTH],
+    f"{REGION}[T.south]": [NORTH],
+    "kind[T.v]": ["kind[u]"],
+}
+
+
+def test_reference_levels_stand_beside_every_coefficient_of_a_level(compared: Path) -> None:
+    found = streammc("diagnose", compared / "run", "--json").json
+    assert {f"beta[{name}]": each for name, each in REFERENCES.items()} == found["references"]
+    assert REFERENCES == found["ratios"]["references"]
+    shown = streammc("diagnose", compared / "run").out.splitlines()
+    for name, (level,) in REFERENCES.items():
+        rows = [
+            line for line in shown if line.startswith((f"beta[{name}]", name)) and level in line
+        ]
+        alone = name not in found["ratios"]["only_together"]
+        assert 2 + alone == len(rows), rows
+    assert not [line for line in shown if "[T." not in line and f" {NORTH} " in line]
+    assert REFERENCES == RunDirectory.open(compared / "run").attributes["references"]
+
+
+def test_reference_levels_are_in_info_and_in_the_report(compared: Path) -> None:
+    for name in ("t.zarr", "run"):
+        assert f"reference levels  {NORTH}, kind[u]\n" in streammc("info", compared / name).out
+        assert REFERENCES == streammc("info", compared / name, "--json").json["references"]
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    words = ("-o", compared / "report.html", "--quiet")
+    assert streammc("report", compared / "run", *words).code == 0
+    page = Page((compared / "report.html").read_text(encoding="utf-8"))
+    assert [] == page.faults
+    assert 3 == page.text.count("against")
+    assert f"kind[T.v] {NORTH}" not in page.text
+    assert "kind[T.v]] kind[u]" in " ".join(page.text.split())
+
+
+def test_a_run_without_factors_has_no_column_of_references() -> None:
+    assert "against" not in parameter_table(parameters(), None, {"other": ["a[b]"]})
+    assert "against" in parameter_table(parameters(), None, {"beta[a]": ["a[b]"]})

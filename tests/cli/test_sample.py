@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from command_line import snapshot, streammc
 
+from streammc.trace.run_directory import RunDirectory
+
 SAMPLE = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--chains", "2")
 MADE = (*SAMPLE, "--seed", "1", "--warmup", "60")
 """The command that made the run of the fixture, but for its draws."""
@@ -91,7 +93,6 @@ def test_settings_are_written_into_the_run(run: Path) -> None:
 @pytest.mark.trust(43)
 @pytest.mark.parametrize("extend", ["sample", "resume"])
 def test_more_draws_extend_with_the_same_prefix(run: Path, extend: str) -> None:
-    from streammc.trace.run_directory import RunDirectory
 
     before = RunDirectory.open(run).draws_matrix()
     words = MADE if extend == "sample" else ("resume", "run")
@@ -190,13 +191,39 @@ def test_hmc_ecs_is_refused_by_name_and_replaced_by_auto(store: Path) -> None:
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_options_that_decide_for_a_sampler_are_its_reason(
-    dry: tuple[str, ...], store: Path
-) -> None:
+def test_options_of_a_subsample_refine_what_auto_takes(dry: tuple[str, ...], store: Path) -> None:
     words = ("--draws", "20", "--warmup", "20", "--subsample-size", "300", *dry, "--json")
     found = streammc(*SAMPLE, *words).json
-    reason = found["reason"] if dry else found["sampling"]["reason"]
-    assert reason.startswith("hmc-ecs, because options of its own were given (subsample_size); ")
+    found = found if dry else found["sampling"]
+    assert 300 == found["subsample_size"]
+    taken = "hmc-ecs, which auto takes for these data whatever its subsample_size; "
+    assert found["reason"].startswith(taken)
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_an_option_never_changes_what_auto_takes(dry: tuple[str, ...], store: Path) -> None:
+    few = ("--rows", "1500", "--dim", "3", "--seed", "1", "--quiet")
+    assert 0 == streammc("simulate", "logistic", "few.zarr", *few).code
+    words = ("sample", "few.zarr", "-o", "r", "--model", "logistic", "--draws", "20", *dry)
+    words = (*words, "--warmup", "20", "--chains", "2", "--seed", "1", "--json", "--quiet")
+    given = ("--step-size", "0.5", "--option", "jitter=0.01")
+    done = streammc(*words, *given)
+    assert (0, "hmc") == (done.code, done.json["sampler"]), done.err
+    if not dry:
+        assert "exact" == done.json["sampling"]["target"]
+        named = [word if word != "r" else "named" for word in (*words, *given)]
+        assert 0 == streammc(*named, "--sampler", "hmc").code
+        draws = (RunDirectory.open(name).draws_matrix() for name in ("r", "named"))
+        np.testing.assert_array_equal(*draws)
+        identity = RunDirectory.open("r").identity["sampler"]
+        assert {"name": "auto", "step_size": 0.5, "jitter": 0.01} == identity
+        assert 0 == streammc("resume", "r", "--draws", "30", "--quiet").code
+    for option in (("--subsample-size", "100"), ("--option", "order=1")):
+        refused = streammc(*words, "--overwrite", *option)
+        assert (65, "refused") == (refused.code, refused.json["error"]["code"])
+        assert "options of hmc, which auto takes for these data, found" in refused.err
+    wrong = streammc(*words, "--option", "allow_high_variance=true")
+    assert (2, True) == (wrong.code, "expected --sampler hmc-ecs with allow" in wrong.err)
 
 
 def test_an_unknown_option_lists_those_that_exist(store: Path) -> None:

@@ -99,3 +99,55 @@ def test_within_twenty_percent_the_exact_sampler_is_taken() -> None:
     assert RunCost(1.19, 1.0).all_rows
     assert not RunCost(1.21, 1.0).all_rows
     assert RunCost(1.19, 1.0).text().endswith("hmc 1.2 s, hmc-ecs 1 s")
+
+
+@pytest.mark.parametrize("n", [1000, 20_000])
+@pytest.mark.parametrize("options", [{"step_size": 0.5}, {"trajectory_length": 1.0, "jitter": 0.1}])
+def test_options_of_both_samplers_are_those_of_the_one_that_is_taken(
+    n: int, options: dict[str, Any]
+) -> None:
+    expected, _ = chosen(n)
+    made = decisions.decide(RunRequest(table(n), MODEL, seed=1, sampler_options=options))
+    assert expected == made.sampler.name
+    described = made.sampler.describe()
+    assert options == {name: described[name] for name in options}
+
+
+def test_a_subsample_that_was_asked_for_does_not_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = "hmc-ecs needs more than half of the rows"
+    prepare = SubsampleOptions.prepare
+
+    def refused(self: Any, *arguments: Any) -> Any:
+        if self.subsample_size is None:
+            raise RefusedError(fault)
+        return prepare(self, *arguments)
+
+    monkeypatch.setattr(SubsampleOptions, "prepare", refused)
+    assert "hmc" == chosen(20_000)[0]
+    with pytest.raises(RefusedError, match=f"found subsample_size: .*{fault}"):
+        chosen(20_000, sampler_options={"subsample_size": 300})
+
+
+def test_a_subsample_that_was_asked_for_makes_no_pass_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+    compute = planning.compute
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made.append(arguments)
+        return compute(*arguments, **options)
+
+    monkeypatch.setattr(planning, "compute", counted)
+    name, reason = chosen(20_000, sampler_options={"subsample_size": 300, "step_size": 0.3})
+    assert ("hmc-ecs", 1) == (name, len(made))
+    assert reason.startswith("hmc-ecs, which auto takes for these data whatever its subsample_size")
+
+
+def test_a_run_that_is_refused_while_it_runs_falls_back_with_its_step_size() -> None:
+    setup = decisions.decide(RunRequest(table(20_000), MODEL, seed=1))
+    error = RefusedError("the variance grew; use --sampler hmc")
+    fallen = decisions.instead(setup, error, {"step_size": 0.25})
+    assert ("hmc", 0.25) == (fallen.sampler.name, fallen.sampler.describe()["step_size"])
+    with pytest.raises(RefusedError, match="the variance grew"):
+        decisions.instead(setup, error, {"step_size": 0.25, "n_blocks": 10})

@@ -15,8 +15,9 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.trace.datatree import facts, open_rows
-from streammc.trace.row_arrays import RowArrays
-from streammc.trace.row_reading import check_chunks, read_meta
+from streammc.trace.row_arrays import Column, RowArrays
+from streammc.trace.row_reading import GROUPS, check_chunks, read_meta
+from streammc.trace.row_tables import file_digest
 
 VALUES = np.arange(10.0) * 1.5
 
@@ -114,3 +115,39 @@ def test_foreign_groups_are_refused(tmp_path):
     (tmp_path / "p").mkdir()
     with pytest.raises(StoreError):
         read_meta(tmp_path / "p")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_has_a_line_for_each_row_and_coordinate_in_their_order(tmp_path, suffix):
+    import pandas as pd
+
+    path = tmp_path / f"t{suffix}"
+    columns = {"mean": Column("float64", ("effect",), (2,)), "rows": Column("int64")}
+    values = np.arange(20.0).reshape(10, 2)
+    names = np.array([f"g,{k}" for k in range(10)])
+    with RowArrays(path, columns, 10, 4, "string", of=GROUPS) as writer:
+        for start in (8, 0, 4):
+            here = slice(start, start + 4)
+            writer.write_ids(start, names[here])
+            writer.target.write(start, {"mean": values[here], "rows": np.arange(10)[here]})
+        effects = {"effect": (("effect",), np.array(["Intercept", "x"]))}
+        made = writer.commit({"answer": 42}, effects)
+    assert made == {"fingerprint": file_digest(path)}
+    assert [path.name] == [each.name for each in tmp_path.iterdir()]
+    found = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+    assert ["group", "effect", "mean", "rows"] == list(found.columns)
+    assert np.repeat(names, 2).tolist() == found["group"].tolist()
+    assert ["Intercept", "x"] * 10 == found["effect"].tolist()
+    np.testing.assert_array_equal(values.ravel(), found["mean"])
+    np.testing.assert_array_equal(np.repeat(np.arange(10), 2), found["rows"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_without_one_of_its_chunks_is_no_result(tmp_path, suffix):
+    path = tmp_path / f"t{suffix}"
+    with RowArrays(path, ["mean"], 10, 4) as writer:
+        writer.target.write(0, {"mean": VALUES[:4]})
+        writer.target.write(8, {"mean": VALUES[8:]})
+        with pytest.raises(StorageIOError, match="chunk 1 of 'mean'"):
+            writer.commit({})
+    assert [] == list(tmp_path.iterdir())

@@ -57,8 +57,8 @@ class RunRequest:
     """Largest number of iterations of a compiled call. No bit of the draws depends on it."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Extra JSON recorded with the run."""
-    sampler_reason: str = ""
-    """Reason for the sampler, if it was not given by name."""
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the sampler that is chosen where ``sampler`` is ``None``; they do not choose."""
     temperature: float | str | Schedule = 1.0
     overwrite: bool = False
     stopping: StopRule | None = None

@@ -201,7 +201,8 @@ def kept_draws(request: RunRequest, setup: Setup) -> KeptDraws:
     if request.draws > draws:
         raise RefusedError(
             f"expected at most {draws} draws, for which laplace has weighed its proposals, found "
-            f"{request.draws}: start the run anew with --overwrite, or another one with -o"
+            f"{request.draws}: ask for no more",
+            ", or start the run anew with --overwrite, or another one with -o",
         )
     base = Base(
         cv.theta_star,

@@ -58,10 +58,10 @@ def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
     [
         ({"draws": '"many"'}, 78, "sampler.draws", "expected a whole number"),
         ({"chains": "5000"}, 78, "sampler.chains", "at most 1024"),
-        ({"distance": '"normol(0, 1)"'}, 78, "priors", "normol"),
-        ({"name": '"logit"'}, 2, "model", "logit"),
-        ({"seed": '1\nname = "hmcc"'}, 2, "sampler", "hmcc"),
-        ({"seed": "1\noptions = {banana = 1}"}, 2, "sampler", "banana"),
+        ({"distance": '"normol(0, 1)"'}, 78, "priors.distance", "normol"),
+        ({"name": '"logit"'}, 78, "model", "logit"),
+        ({"seed": '1\nname = "hmcc"'}, 78, "sampler", "hmcc"),
+        ({"seed": "1\noptions = {banana = 1}"}, 78, "sampler", "banana"),
         ({"files": '["nowhere.csv"]'}, 66, "source.files[0]", "nowhere.csv', found nothing"),
         ({"files": '["*.feather"]'}, 66, "source.files[0]", "*.feather"),
         (
@@ -71,12 +71,24 @@ def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
             "did you mean 'late'?",
         ),
         ({"formula": '"late ~ distence"'}, 78, "ingest.formula", "did you mean 'distance'?"),
-        ({"formula": '"late ~ (distance"'}, 2, "ingest.formula", "expected"),
+        ({"formula": '"late ~ (distance"'}, 78, "ingest.formula", "expected"),
         ({"formula": '"origin ~ distance"'}, 65, "ingest", "origin"),
         ({"store": ""}, 78, "outputs.store", "expected the store to make of source.files"),
         ({"run": '"work/flights.zarr"'}, 78, "outputs.store", "that of outputs.run"),
         ({"run": '"work/run.partial-7"'}, 78, "outputs.run", "expected a name of its own"),
         ({"seed": "1\n[stop]\ntime = '2h'"}, 78, "stop", "limit ess or rhat"),
+        ({"name": '"poisson"\noptions = {banana = 1}'}, 78, "model.options.banana", "no option"),
+        ({"seed": '1\nsubsample_size = 9999\nname = "hmc-ecs"'}, 78, "sampler", "at most 2000"),
+        ({"seed": '1\ntemperature = "4:sqrt"'}, 78, "sampler.temperature", "constant"),
+        ({"seed": "1\n[stop]\ness = 400\ndraws = 10"}, 78, "stop", "at least the 50 draws"),
+        ({"distance": '"normal(0, 1)"\nnosuch = "normal(0, 1)"'}, 78, "priors", "'nosuch'"),
+        ({"seed": "1\n[predict]\nby = 'nosuch'"}, 78, "predict.by", "'nosuch'"),
+        (
+            {"seed": "1\n[predict]\nfiles = ['new.csv']", "run": "'work/run'\nrows = 'work/rows'"},
+            78,
+            "predict.files",
+            "found 'distance': did you mean 'distence'?",
+        ),
         ({"seed": "1\n[predict]\ninterval = 2"}, 78, "predict.interval", "below 1"),
         ({"seed": "1\n[predict]\nfiles = ['a.csv']"}, 78, "outputs.rows", "predict.files"),
     ],
@@ -85,6 +97,7 @@ def test_a_fault_is_a_line_with_the_path_of_its_key(
     job: Path, change: dict[str, str], code: int, key: str, text: str
 ) -> None:
     path = write_job(job.parent, **change)
+    (job.parent / "new.csv").write_text("distence,origin\n1,ATL\n")
     before = snapshot(job.parent)
     done = streammc("check", path, "--json")
     assert code == done.code, done.err
@@ -138,3 +151,97 @@ def test_both_or_neither_of_files_and_store_are_a_fault(job: Path) -> None:
     path = write_job(job.parent, files='["flights.parquet"]\nstore = "x.zarr"')
     assert "found both" in streammc("check", path).err
     assert "found neither" in streammc("check", write_job(job.parent, files="")).err
+
+
+MANY = """
+[source]
+files = ["flights.parquet"]
+[ingest]
+formula = "late ~ distence + C(origni)"
+[model]
+name = "logit"
+[priors]
+distance = "normol(0, 1)"
+"*" = "nrmal(0, 1)"
+[sampler]
+draws = "many"
+chains = 5000
+name = "hmcc"
+[stop]
+time = "2h"
+[predict]
+files = ["nowhere.csv"]
+[outputs]
+store = "work/flights.zarr"
+run = "work/run"
+"""
+FAULTS = [
+    "sampler.draws",
+    "outputs.predictions",
+    "outputs.rows",
+    "predict.files[0]",
+    "stop",
+    "priors.distance",
+    "priors.*",
+    "sampler.chains",
+    "model",
+    "sampler",
+    "ingest.formula",
+    "ingest.formula",
+]
+
+
+def test_every_fault_of_a_job_is_named_at_once(job: Path) -> None:
+    job.write_text(MANY)
+    before = snapshot(job.parent)
+    done = streammc("check", job, "--json")
+    assert 78 == done.code
+    assert sorted(FAULTS) == sorted(each["key"] for each in done.json["error"]["problems"])
+    assert len(FAULTS) == len(done.err.splitlines())
+    for key, wrong, right in (
+        ("sampler.draws", '"many"', "50"),
+        ("model", "logit", "logistic"),
+        ("ingest.formula", "distence + C(origni)", "distance + C(origin)"),
+    ):
+        job.write_text(MANY.replace(wrong, right))
+        found = {each["key"] for each in streammc("check", job, "--json").json["error"]["problems"]}
+        assert {*FAULTS} - {key} == found
+    assert before.keys() == snapshot(job.parent).keys()
+
+
+def test_faults_of_rows_and_of_ingest_are_named_with_the_others(job: Path) -> None:
+    for formula, keys in (
+        ('"late ~ distance + C(origin)"', {"stop", "priors", "predict.by"}),
+        ('"late ~ distance"\nresponse = "late"', {"stop", "ingest"}),
+    ):
+        more = "\n[stop]\ness = 400\ndraws = 10\n[predict]\nby = 'nosuch'\n"
+        change = {"formula": formula, "distance": '"normal(0, 1)"\nnosuch = "normal(0, 1)"'}
+        done = streammc("check", write_job(job.parent, more, **change), "--json")
+        assert keys == {each["key"] for each in done.json["error"]["problems"]}, done.err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": '"logit"'},
+        {"seed": "1\noptions = {banana = 1}"},
+        {"formula": '"late ~ (distance"'},
+        {"formula": '"late ~ distence"'},
+        {"formula": '"late ~ distance"\nresponse = "late"'},
+        {"distance": '"normal(0, 1)"\nnosuch = "normal(0, 1)"'},
+        {"seed": "1\n[predict]\nby = 'nosuch'"},
+        {"seed": "1\n[stop]\ness = 400\ndraws = 10"},
+        {"files": '["nowhere.csv"]'},
+        {"formula": '"origin ~ distance"'},
+    ],
+    ids=lambda change: next(iter(change.values())),
+)
+def test_run_ends_with_the_code_of_check_before_it_samples(
+    job: Path, change: dict[str, str]
+) -> None:
+    path = write_job(job.parent, **change)
+    checked = streammc("check", path, "--json")
+    done = streammc("run", path, "--json", "--quiet")
+    assert checked.code == done.code != 0
+    assert checked.json["error"]["code"] == done.json["error"]["code"]
+    assert not Path("work/run").exists()

@@ -14,8 +14,7 @@ from streammc.errors import IdentityError, MissingError
 def faults(tmp_path: Path, text: str) -> list[tuple[str, str]]:
     path = tmp_path / "job.toml"
     path.write_text(text)
-    job, problems = read_job(str(path))
-    assert (job is None) == bool(problems)
+    _, problems = read_job(str(path))
     return [(problem.key, problem.text) for problem in problems]
 
 
@@ -82,6 +81,18 @@ def test_a_table_that_is_a_value_is_a_fault(tmp_path: Path) -> None:
 def test_every_fault_is_found(tmp_path: Path) -> None:
     text = changed("draws = 50", "drwas = 50").replace("chains = 2", "chains = 0")
     assert ["sampler.drwas", "sampler.chains"] == [key for key, _ in faults(tmp_path, text)]
+
+
+def test_keys_with_a_fault_are_left_out_and_the_others_kept(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(changed("draws = 50", 'draws = "many"'))
+    job, problems = read_job(str(tmp_path / "job.toml"))
+    assert ["sampler.draws"] == [problem.key for problem in problems]
+    assert job.sampler is not None
+    assert (None, 60, 1) == (job.sampler.draws, job.sampler.warmup, job.sampler.seed)
+    (tmp_path / "job.toml").write_text(changed('[model]\nname = "logistic"', ""))
+    job, _ = read_job(str(tmp_path / "job.toml"))
+    assert job.model is None
+    assert ("flights.parquet",) == tuple(Path(each).name for each in job.source.files or ())
 
 
 def test_no_file_and_no_toml_are_errors(tmp_path: Path) -> None:

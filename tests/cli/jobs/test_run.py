@@ -129,6 +129,17 @@ def test_outputs_of_another_job_are_refused(made: Path, change: dict[str, str], 
     assert 78 == again.code
     assert named in again.err.splitlines()[-1]
     assert before == snapshot(made / "work" / "run")
+    # Jobs have no such option; the commands that are their stages do.
+    assert "overwrite" not in again.err
+    assert "overwrite" not in json.dumps(summary()["error"])
+    checked = streammc("check", "job.toml")
+    assert (78, False) == (checked.code, "overwrite" in checked.err), checked.err
+
+
+def test_a_report_of_another_run_is_refused_without_an_option_that_jobs_lack(made: Path) -> None:
+    Path("work/report.html").write_text("<html>of somebody else</html>")
+    again = streammc("run", write_job(made, "report = 'work/report.html'\n"))
+    assert (78, False) == (again.code, "overwrite" in again.err), again.err
 
 
 def test_a_changed_table_is_refused(made: Path) -> None:
@@ -219,7 +230,7 @@ def test_a_report_without_its_packages_is_a_fault_of_the_file(
     monkeypatch.setattr("streammc.plots.axes.find_spec", lambda name: None)
     path = write_job(job.parent, predictions='"p.zarr"\nreport = "report.html"')
     done = streammc("run", path)
-    assert 2 == done.code
+    assert 78 == done.code
     assert "outputs.report: expected the package jinja2 for a report" in done.err
     assert not Path("work").exists()
 
@@ -393,3 +404,28 @@ def test_tables_that_are_gone_after_the_job_are_asked_back(made: Path) -> None:
         assert "give this store as source.store in place of source.files" in done.err
     os.rename("archived", "flights.parquet")
     assert 0 == streammc("run", "job.toml", "--quiet").code
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predictions_of_a_job_may_be_a_table(job: Path, suffix: str) -> None:
+    change = {"predictions": f'"work/p.{suffix}"'}
+    path = write_job(job.parent, **change)
+    assert 0 == streammc("run", path, "--quiet").code
+    first, before = Path(f"work/p.{suffix}").read_bytes(), snapshot(Path("work"))
+    assert "made" == outcomes(summary())["predict"]
+    assert "there, verified" == streammc("check", path, "--json").json["stages"][-1]["state"]
+    assert 0 == streammc("run", path, "--quiet").code
+    before.pop("summary.json")
+    assert before == {k: each for k, each in snapshot(Path("work")).items() if k in before}
+    done = streammc("run", write_job(job.parent, **change, draws="80"), "--json", "--quiet")
+    assert (0, "renewed") == (done.code, outcomes(done.json)["predict"]), done.err
+    assert first != Path(f"work/p.{suffix}").read_bytes()
+
+
+def test_tables_that_a_report_cannot_show_and_unknown_suffixes_are_faults(job: Path) -> None:
+    for output, text in (("p.csv", "ends in .zarr for the predictions"), ("p.txt", "the suffix")):
+        path = write_job(job.parent, predictions=f'"{output}"\nreport = "report.html"')
+        done = streammc("check", path, "--json")
+        assert 78 == done.code
+        (found,) = done.json["error"]["problems"]
+        assert ("outputs.predictions", True) == (found["key"], text in found["message"])

@@ -99,15 +99,36 @@ def test_missing_chunk_is_an_error_and_never_the_fill_value(version: int, tmp_pa
     out = Rows(np.empty((1, 3)), np.empty(1), np.empty(1), np.empty(1))
     with pytest.raises(StoreError, match="found nothing"):
         store.rows().gather(np.array([4500]), 1, out)
-    with pytest.raises(StoreError, match="found nothing"):
+    with pytest.raises(StoreError, match="found 1 absent"):
         list(store.blocks()[0].pieces())
-    with pytest.raises(StoreError, match="found nothing"):
+    with pytest.raises(StoreError, match=r"18 chunks of 'rows' .* 1 absent, .*4.0' first"):
         open_store(address)
     # zarr by itself reads zeros there.
     group = zarr.open_group(tmp_path / "f.zarr", mode="r")
     array = group["rows"]
     assert isinstance(array, zarr.Array)
     assert not np.asarray(array[4500, :2]).any()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_chunks_that_zarr_leaves_out_are_refused_until_they_are_written(
+    version: Any, tmp_path: Path
+) -> None:
+    X = table()[0]
+    X[:3500] = 0.0
+    group = zarr.open_group(tmp_path / "f.zarr", mode="w", zarr_format=version)
+    group.create_array("X", data=X, chunks=(1000, 3))
+    absent = f"9 chunks of 'X' .*, found 3 absent, 'X/{'c/0/0' if version == 3 else '0.0'}' first"
+    with pytest.raises(StoreError, match=f"{absent}: .*write_empty_chunks=True") as caught:
+        open_store(tmp_path / "f.zarr")
+    assert "copy or make the store again" not in str(caught.value)
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        array: Any = zarr.open_array(tmp_path / "f.zarr" / "X", mode="r+")
+        for start in range(0, N, 1000):
+            array[start : start + 1000] = array[start : start + 1000]
+    out = Rows(np.empty((1, 3)), np.empty(1), np.empty(1), np.empty(1))
+    open_store(tmp_path / "f.zarr").rows().gather(np.array([3500]), 1, out)
+    np.testing.assert_array_equal(out.X, X[3500:3501])
 
 
 def test_shard_without_one_of_its_pieces_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A text factor whose levels are mostly numbers is warned about, unless it is written C(...)."""
+"""Warnings about factors: text whose levels are mostly numbers, and factors of one level."""
 
 from __future__ import annotations
 
@@ -54,3 +54,29 @@ def test_advice_quotes_a_name_of_two_words() -> None:
 )
 def test_a_factor_that_is_meant_is_not_named(values: list[str], formula: str) -> None:
     assert [] == said(values, formula)
+
+
+@pytest.mark.parametrize(
+    ("formula", "named"),
+    [
+        ("y ~ x + g", ["g makes no column: g has one level ('a')"]),
+        ("y ~ C(k) + x", ["C(k) makes no column: C(k) has one level (3)"]),
+        ("y ~ g:x", ["g:x makes no column: g has one level ('a')"]),
+        ("y ~ z + z:g", ["z:g makes no column: g has one level ('a')"]),
+        ("y ~ z:g", []),
+        ("y ~ 0 + g + x", []),
+        ("y ~ x + z", []),
+    ],
+)
+def test_a_factor_of_one_level_that_makes_no_column_is_named(
+    formula: str, named: list[str]
+) -> None:
+    table = pd.DataFrame({"y": [0, 1] * 4, "x": list("uvvu") * 2, "z": range(8), "g": "a", "k": 3})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        store = from_table(table, formula=formula)
+    found = [str(warning.message) for warning in caught]
+    assert named == [line.partition(" in the rows")[0] for line in found]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_table(table, like=store)

@@ -115,17 +115,14 @@ def test_every_format_gives_the_same_store(tmp_path: Path) -> None:
         assert stores[0].attributes["formula"] == store.attributes["formula"]
 
 
-def test_a_dictionary_column_is_a_factor_and_an_ordered_one_keeps_its_order() -> None:
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_dictionary_column_is_a_factor_in_its_order_without_unused_categories(ordered) -> None:
     frame = make_frame()
-    frame["origin"] = pd.Categorical(frame["origin"], ["ORD", "none", "JFK", "ABE", "São Paulo"])
-    plain = from_table(frame, formula="late ~ origin", **PLAIN)
-    assert ["Intercept", "origin[T.JFK]", "origin[T.ORD]", "origin[T.São Paulo]"] == list(
-        plain.feature_names
-    )
-    frame["origin"] = frame["origin"].cat.as_ordered()
-    ordered = from_table(frame, formula="late ~ origin", **PLAIN)
+    order = ["ORD", "none", "JFK", "ABE", "São Paulo"]
+    frame["origin"] = pd.Categorical(frame["origin"], order, ordered=ordered)
+    store = from_table(frame, formula="late ~ origin", **PLAIN)
     assert ["Intercept", "origin[T.JFK]", "origin[T.ABE]", "origin[T.São Paulo]"] == list(
-        ordered.feature_names
+        store.feature_names
     )
 
 
@@ -294,3 +291,28 @@ def test_a_factor_of_numbers_with_a_decimal_comma_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_table(table.assign(price=["a,5", "b", "1,5", "c"]), formula="y ~ price")
+
+
+@pytest.mark.parametrize(
+    ("terms", "references"),
+    [
+        ("distance + origin", {"origin[T.JFK]": ["origin[ABE]"]}),
+        ("0 + origin", {}),
+        ("distance:origin", {}),
+        ("distance * origin", {"distance:origin[T.JFK]": ["origin[ABE]"]}),
+        ("0 + C(month) + origin", {"origin[T.JFK]": ["origin[ABE]"]}),
+        (
+            "C(month) * C(origin, contr.treatment('JFK'))",
+            {
+                "C(month)[T.2]:C(origin, contr.treatment('JFK'))[T.ABE]": [
+                    "C(month)[1]",
+                    "C(origin, contr.treatment('JFK'))[JFK]",
+                ]
+            },
+        ),
+    ],
+)
+def test_references_are_the_levels_that_the_design_leaves_out(terms, references) -> None:
+    found = from_table(make_frame(), formula=f"late ~ {terms}", **PLAIN).references()
+    assert references == {name: found.get(name) for name in references}
+    assert bool(references) == bool(found)

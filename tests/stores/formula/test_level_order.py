@@ -1,7 +1,8 @@
-"""Levels of a factor are in the order of ordered categories, of whatever kind and file."""
+"""Levels of a factor are in the order of its categories, of whatever kind and file."""
 
 from __future__ import annotations
 
+import formulaic
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -34,9 +35,35 @@ def levels(table, formula="y ~ x") -> list[object]:
         (["b", "c", "a"], ["c", "a", "b"]),
     ],
 )
-def test_ordered_categories_keep_their_order(formula, values, order) -> None:
+def test_categories_keep_their_order(formula, values, order) -> None:
     assert order == levels(frame(values, order), formula)
-    assert sorted(order) == levels(frame(values, order, ordered=False), formula)
+    assert order == levels(frame(values, order, ordered=False), formula)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_unordered_categories_have_the_reference_of_formulaic(package) -> None:
+    table = frame(list("bcab"), ["c", "a", "b"], ordered=False)
+    if package == "polars":
+        pl = pytest.importorskip("polars")
+        table = pl.DataFrame({"y": [0, 1, 0, 1], "x": pl.Series(list("cbac")).cast(pl.Categorical)})
+    store = from_table(table, formula="y ~ x")
+    assert list(formulaic.model_matrix("y ~ x", table).rhs.columns) == list(store.feature_names)
+
+
+def test_text_that_is_read_as_a_dictionary_is_sorted(tmp_path) -> None:
+    text = pd.DataFrame({"y": [0, 1, 1], "x": ["z", "a", "m"]})
+    text.to_parquet(tmp_path / "text.parquet")
+    assert ["a", "m", "z"] == levels(str(tmp_path / "text.parquet"))
+    frame(list("ba"), ["b", "a"], ordered=False).to_parquet(tmp_path / "category.parquet")
+    files = [str(tmp_path / "text.parquet"), str(tmp_path / "category.parquet")]
+    assert ["a", "b", "m", "z"] == levels(files) == levels(files[::-1])
+    assert ["b", "a"] == levels(files[1:])
+
+
+def test_unordered_categories_of_several_files_are_in_the_order_of_their_appearance() -> None:
+    parts = [frame(order, order, ordered=False) for order in (list("mz"), list("za"), list("am"))]
+    assert ["m", "z", "a"] == levels(parts)
+    assert ["z", "m", "a"] == levels([frame(list("zm"), list("zm")), *parts])
 
 
 def test_ordered_dates_keep_their_order() -> None:
@@ -82,6 +109,21 @@ def test_orders_that_contradict_each_other_are_refused(orders, circle) -> None:
         levels(parts)
     every = sorted({level for order in orders for level in order})
     assert every == levels(parts, f"y ~ C(x, levels={every})")
+
+
+@pytest.mark.parametrize("value_type", [str, float])
+def test_a_category_twice_in_an_ordered_dictionary_is_refused_with_others_in_between(
+    value_type,
+) -> None:
+    def table(words):
+        codes = pa.array([0, 1, 2, 0])
+        words = pa.array([value_type(word) for word in words])
+        column = pa.DictionaryArray.from_arrays(codes, words, ordered=True)
+        return pa.table({"y": [0, 1, 0, 1], "x": column})
+
+    with pytest.raises(DataError, match=r"categories of column 'x', found '?2"):
+        levels(table("212"), "y ~ C(x)")
+    assert [value_type("2"), value_type("1")] == levels(table("221"), "y ~ C(x)")
 
 
 @pytest.mark.parametrize("values", [[10, 30, 20], [True, False, True], [1.5, 2.5, 1.5]])

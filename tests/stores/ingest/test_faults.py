@@ -63,7 +63,7 @@ def test_other_text_comes_before_numbers_with_a_decimal_comma() -> None:
 def test_text_response_gets_a_formula_that_works(table: Any) -> None:
     for options in ({"response": "helmet", "features": ["x"]}, {"formula": "helmet ~ x"}):
         found = message(table, **options)
-        assert "write the response as 0 and 1, or name the value that counts as 1" in found
+        assert "write the response as 0 and 1, or count 'yes' as 1 and 'no' as 0" in found
         assert "--features" not in found
         formula = found.partition("--formula '")[2].removesuffix("'").replace("...", "x")
         assert 'I(helmet == "yes") ~ x' == formula
@@ -73,7 +73,50 @@ def test_text_response_gets_a_formula_that_works(table: Any) -> None:
 
 def test_text_response_of_a_name_with_blanks_is_quoted() -> None:
     found = message(frame(), response="air time", features=["x"])
-    assert "--formula 'I(`air time` == \"long\") ~ ...'" in found
+    assert "count 'short' as 1 and 'long' as 0 in a formula: --formula 'I(`air" in found
+    assert "--formula 'I(`air time` == \"short\") ~ ...'" in found
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("yes", "no"),
+        ("TRUE", "False"),
+        ("Y", "N"),
+        ("pos", "neg"),
+        ("1", "none"),
+        ("late", "not late"),
+        ("smoker", "Non-smoker"),
+        ("claim", "no claim"),
+        ("churned", "no"),
+        ("yes", "perhaps"),
+        ("survived", "died"),
+    ],
+)
+def test_advice_for_a_yes_no_response_counts_the_natural_success(
+    one: str, other: str, reverse: bool
+) -> None:
+    values = [one, other] if reverse else [other, one]
+    table = frame().assign(helmet=values * 2)
+    found = message(table, response="helmet", features=["x"])
+    assert f"count {one!r} as 1 and {other!r} as 0 in a formula" in found
+    assert found.endswith(f"--formula 'I(helmet == \"{one}\") ~ ...'")
+
+
+def test_advice_for_a_response_of_several_texts_chooses_none_but_a_yes() -> None:
+    table = frame().assign(helmet=["no", "some", "n/a", "on"])
+    assert 'I(helmet == "on")' in message(table, response="helmet", features=["x"])
+    found = message(table.assign(helmet=list("abca")), response="helmet", features=["x"])
+    assert 'name the value that counts as 1 in a formula: --formula \'I(helmet == "VALUE")' in found
+
+
+def test_a_comparison_with_a_text_that_no_row_has_is_a_warning(table: Any) -> None:
+    said = r"no row has 'yess' in column 'helmet', .* such as 'yes'"
+    with pytest.warns(UserWarning, match=said):
+        store = from_table(table, formula="I(helmet == 'yess') ~ x")
+    assert [0, 0, 0, 0] == store.rows().arrays[1].tolist()
+    from_table(table, formula="I(helmet != 'yes') ~ x")
 
 
 @pytest.mark.parametrize("text", ['"yes"', "it's", "a" * 41, "back\\slash"])

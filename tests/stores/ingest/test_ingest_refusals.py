@@ -205,7 +205,7 @@ def test_complex_numbers_are_refused(place: Path) -> None:
     import pandas as pd
 
     error = refusal(pd.DataFrame({"a": [1j, 2.0], "y": [0, 1]}), place)
-    assert "column a with type complex128" in str(error)
+    assert "column 'a' of the table, found the type complex128" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -171,3 +173,20 @@ def test_covariate_of_an_extended_basis_is_exact_out_of_bounds():
     far = TRAIN["x1"].max() + np.array([0.0, 0.5, 1.0])
     (rows,) = encode_rows(store.attributes, {"x1": far})
     np.testing.assert_allclose(rows.X @ weights + constant, far, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options", [{"formula": "y ~ x1 + g"}, {"response": "y", "features": ["x1", "x2"]}]
+)
+def test_rows_like_those_of_a_store_may_be_constant_without_a_word(options, tmp_path):
+    train = from_table(TRAIN, **options)
+    scenario = TEST.head(20).assign(x1=2.5, x2=0.0, g="a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_table(scenario, like=train)
+        from_table(scenario.head(1), like=train)
+    assert [] == ingest(scenario, tmp_path / "rows.zarr", like=train)["warnings"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from_table(scenario, **options)
+    assert "column 'x1' is constant" in "; ".join(str(warning.message) for warning in caught)
