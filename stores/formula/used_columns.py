@@ -17,7 +17,7 @@ from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula.values import Codes, Values
 from streammc.stores.ingest.columns import check_types, require_column
-from streammc.stores.ingest.exact_values import kind
+from streammc.stores.ingest.exact_values import iso_word, kind
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.level_values import Coder, number_order
 from streammc.stores.ingest.missing import kept_rows
@@ -87,7 +87,11 @@ class FormulaRows:
             for name in names
             if self.kinds[name] == "text"
         }
-        self.orders = {name: number_order(name) for name in names if self.kinds[name] == "category"}
+        self.orders = {
+            name: number_order(name, table.types_of(name))
+            for name in names
+            if self.kinds[name] == "category"
+        }
         self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
         for name in others:
             if _kind(table, name) == "text":
@@ -160,7 +164,7 @@ class FormulaRows:
         for part in dict.fromkeys(each for node in nodes for each in walk(node)):
             if not isinstance(part, Operation) or not isinstance(part.arguments[-1], Text):
                 continue
-            column, wanted = part.arguments[0], part.arguments[-1].value
+            column, wanted = part.arguments[0], iso_word(part.arguments[-1].value)
             assert isinstance(column, Column)
             known = self.coders[column.name].values
             if wanted not in known:

@@ -109,14 +109,17 @@ def _is_merged(exact: Any, value: float) -> bool:
     return isinstance(exact, Decimal) and Decimal(repr(float(value))) != exact
 
 
-def number_order(column: str) -> LevelOrder:
-    """Return an empty order of the levels of a column whose categories are numbers."""
+def number_order(column: str, types: Sequence[Any]) -> LevelOrder:
+    """Return an empty order of the levels of a column whose categories are numbers.
+
+    ``types`` are the Arrow types of the column in its sources.
+    """
 
     def numbers(dictionary: Any) -> list[float]:
         values = level_numbers(dictionary, column, 0, Faults())
         return [float(value) for value in values if not np.isnan(value)]
 
-    return LevelOrder(column, numbers)
+    return LevelOrder(column, numbers, unordered=all(map(pa.types.is_dictionary, types)))
 
 
 class Coder:

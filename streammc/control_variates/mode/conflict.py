@@ -215,10 +215,11 @@ def _without(
     centre = at.theta[own] + flat[own] * wide**2
     rows = [normal(s, location=t).table(("",))[0] for s, t in zip(wide, centre, strict=True)]
     put(out, own, np.reshape(rows, (-1, COLUMNS)))
-    try:
-        free = maximise(likelihood, at.theta, out, max_iterations=_ITERATIONS)
-    except ModelError:
-        return first
+    with np.errstate(all="ignore"):  # it may run away
+        try:
+            free = maximise(likelihood, at.theta, out, max_iterations=_ITERATIONS)
+        except ModelError:
+            return first
     return np.where(np.sum(free.factor**2, axis=1) > (_FAR * sd) ** 2, np.nan, free.theta)
 
 

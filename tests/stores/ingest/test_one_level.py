@@ -48,7 +48,9 @@ def test_a_number_is_one_level_in_every_type(pair: tuple[str, str]) -> None:
 @pytest.mark.parametrize("kind", NUMBERS)
 @pytest.mark.parametrize("text", [pa.string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())])
 def test_a_number_is_the_level_of_its_text_in_another_file(kind: str, text: Any) -> None:
-    assert ["0.1", "7", "x"] == levels(NUMBERS[kind], pa.array(["7", "0.1", "x"]).cast(text))
+    found = levels(NUMBERS[kind], pa.array(["7", "0.1", "x"]).cast(text))
+    categories = kind == "categories" and pa.types.is_dictionary(text)
+    assert (["7", "0.1", "x"] if categories else ["0.1", "7", "x"]) == found
 
 
 @pytest.mark.parametrize("formula", ["y ~ C(g)", "y ~ 1 + (1 | g)"])
@@ -272,4 +274,5 @@ def test_categories_of_truth_values_are_levels_of_truth_values(missing: list[Non
         warnings.simplefilter("ignore")
         both = levels(truths, truths.dictionary_encode(), **options)
         alone = levels(truths.dictionary_encode(), **options)
-    assert "[False, True]" == str(both) == str(alone)
+    assert "[False, True]" == str(both)
+    assert "[True, False]" == str(alone)  # categories keep their order
