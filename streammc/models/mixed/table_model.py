@@ -53,6 +53,10 @@ class TableModel(MixedModel):
         at = _rows_in(*X.astype(np.int64).T)
         y = np.asarray(response[at], dtype=np.float64)
         found = super().response_fault(y)
+        share_fault = getattr(self.inner, "share_fault", None)
+        if found is None and share_fault is not None and not self.table.attributes.get("trials"):
+            weight = self.table.rows().arrays[3]
+            found = share_fault(y, weight[at] if weight.size else np.ones(len(at)))
         return None if found is None else (at[found[0]], y[found[0]], found[1])
 
     def rows_of(self, places: Matrix) -> tuple[Rows, Index]:
