@@ -22,7 +22,7 @@ from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
-from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
+from streammc.stores.ingest.ingest_options import IngestOptions, unscored
 from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.record_expansion import Expansion
@@ -36,7 +36,7 @@ from streammc.stores.ingest.value_checks import (
     largest,
     row_warnings,
 )
-from streammc.stores.ingest.wide_design import wide_design
+from streammc.stores.ingest.wide_design import large_store, wide_design
 from streammc.stores.rows.group_labels import group_column
 from streammc.stores.rows.row_ids import id_column
 from streammc.stores.sources.ahead import ahead
@@ -193,6 +193,22 @@ class Prepared:
         return self._formula is not None or self.columns.response is not None
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of rows and of bytes of a row, before any compression."""
+        return self.found.n_rows, self.expansion.row_bytes
+
+    def warn_of_size(self, in_memory: bool = False) -> None:
+        """Add a warning if the rows take far more bytes than their source."""
+        if self._options.cloud == "zstd":  # indicators are compressed to a few per cent
+            return
+        # Groups are read at an address: their store has to be mapped.
+        fixed = in_memory or self.groups is not None
+        smaller = "" if fixed else "compress the store, --layout cloud --compression zstd"
+        design = None if self._formula is None else self._formula.design
+        source = self._table.n_bytes
+        self.warnings += large_store(design, self.codes, self.size, source, smaller)
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the columns of ``X``."""
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
@@ -289,8 +305,6 @@ class Prepared:
         return "int64" if self._options.shuffle or self.found.n_dropped else None
 
     def _fit(self, options: IngestOptions) -> FormulaBlocks:
-        if self.groups is not None:
-            options = without_codes(options)
         for name in ("response", "features"):
             if getattr(options, name) is not None:
                 raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")

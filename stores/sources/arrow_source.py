@@ -243,9 +243,10 @@ class MemorySource(_ArrowSchema):
             package = type(table).__module__.partition(".")[0]
             whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")
             self.spool = not whole
+            self.n_bytes: int | None = None
             if not self.spool:
                 reader = reader.read_all()
-                self.n_rows = reader.num_rows
+                self.n_rows, self.n_bytes = reader.num_rows, reader.nbytes
         self._table = reader
         self._read = False
         self._use(reader.schema)
