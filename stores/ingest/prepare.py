@@ -197,16 +197,16 @@ class Prepared:
         """Numbers of rows and of bytes of a row, before any compression."""
         return self.found.n_rows, self.expansion.row_bytes
 
-    def warn_of_size(self, in_memory: bool = False) -> None:
-        """Add a warning if the rows take far more bytes than their source."""
+    def size_warnings(self, in_memory: bool = False) -> list[str]:
+        """Return a warning if the rows take far more bytes than their source."""
         if self._options.cloud == "zstd":  # indicators are compressed to a few per cent
-            return
+            return []
         # Groups are read at an address: their store has to be mapped.
         fixed = in_memory or self.groups is not None
         smaller = "" if fixed else "compress the store, --layout cloud --compression zstd"
         design = None if self._formula is None else self._formula.design
         source = self._table.n_bytes
-        self.warnings += large_store(design, self.codes, self.size, source, smaller)
+        return large_store(design, self.codes, self.size, source, smaller)
 
     @property
     def feature_names(self) -> list[str]:

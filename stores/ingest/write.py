@@ -62,7 +62,7 @@ def make_store(
     table = open_table(parts)
     with scratch_for(target) as folder:
         prepared = Prepared(table, options, folder, progress)
-        prepared.warn_of_size()
+        prepared.warnings += prepared.size_warnings()
         if announce is not None:
             announce(*prepared.size, prepared.warnings)
         with StoreWriter(
@@ -116,9 +116,10 @@ def make_data_set(
         return open_store(path)
     with marked_folder("streammc-") as folder:
         prepared = Prepared(open_table(table), options, folder, None)
-        prepared.warn_of_size(in_memory=True)
-        _warn(prepared.warnings)
-        return _in_memory(prepared, options.chunk_rows)
+        _warn(prepared.size_warnings(in_memory=True))
+        store = _in_memory(prepared, options.chunk_rows)
+    _warn(prepared.warnings)
+    return store
 
 
 def _expand(

@@ -238,7 +238,9 @@ class MemorySource(_ArrowSchema):
                     f"expected different column names in the table, found {name!r} "
                     "twice: rename one"
                 )
-            reader: Any = pa.RecordBatchReader.from_stream(table)
+            # Text views that pyarrow below 24 hands to itself through C crash the process.
+            own = isinstance(table, pa.Table)
+            reader: Any = table.to_reader() if own else pa.RecordBatchReader.from_stream(table)
             # Any other object may be exhausted after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]
             whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")
@@ -246,7 +248,7 @@ class MemorySource(_ArrowSchema):
             self.n_bytes: int | None = None
             if not self.spool:
                 reader = reader.read_all()
-                self.n_rows, self.n_bytes = reader.num_rows, reader.nbytes
+                self.n_rows, self.n_bytes = reader.num_rows, reader.get_total_buffer_size()
         self._table = reader
         self._read = False
         self._use(reader.schema)
