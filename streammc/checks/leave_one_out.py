@@ -39,8 +39,8 @@ class RowTerms(NamedTuple):
     """``lpd`` less the variance of the log-likelihood of each observation over draws."""
     shape: Vector
     """Pareto k of the weights that leave the row out; minus infinity where all are equal."""
-    count: Vector
-    """Observations of the row: its weight, or 1 for a row that is one observation."""
+    observations: Vector
+    """Number in the row: its weight, or 1 for a row that is one observation."""
     weight: Vector
 
 

@@ -79,7 +79,7 @@ def difference(scored: Scored, best: Scored) -> Estimate:
         assert best.sums is not None
         surrogate = scored.surrogate[:, 0] - best.surrogate[:, 0]
         whole = float(scored.sums.total[0] - best.sums.total[0])
-    return paired_difference(away, surrogate, whole, scored.terms.count, scored.sample)
+    return paired_difference(away, surrogate, whole, scored.terms.observations, scored.sample)
 
 
 def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) -> None:

@@ -25,7 +25,7 @@ def good_shape(draws: int) -> float:
 def pareto_facts(terms: RowTerms, at: Index, draws: int) -> dict[str, Any]:
     """Return the counts of rows by Pareto k, and the rows with the largest, as JSON."""
     k, limit = terms.shape, good_shape(draws)
-    used = terms.count > 0.0
+    used = terms.observations > 0.0
     order = np.argsort(-k, kind="stable")[:_WORST]
     return {
         "good_below": limit,
@@ -92,7 +92,7 @@ def score_warnings(
             f"{pareto['good_below']:.2f}: their leave-one-out terms are not reliable, and neither "
             f"is elpd_loo if they matter; {advice}"
         )
-    spread = int((terms.lpd - terms.waic > _MOST_VARIANCE * terms.count).sum())
+    spread = int((terms.lpd - terms.waic > _MOST_VARIANCE * terms.observations).sum())
     if spread:
         found.append(
             f"the log-likelihood of {spread:,} of {facts['evaluated']:,} {unit}s has a variance "

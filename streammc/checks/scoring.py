@@ -231,13 +231,13 @@ def totals(
         "lpd": (terms.lpd, 1),
     }
     if surrogate is None or sums is None:
-        return {name: exact_total(each, terms.count) for name, (each, _) in values.items()}
+        return {name: exact_total(each, terms.observations) for name, (each, _) in values.items()}
     return {
         name: difference_total(
             each,
             surrogate[:, of],
-            terms.count,
-            (float(sums.total[of]), float(sums.square[of]), sums.count),
+            terms.observations,
+            (float(sums.total[of]), float(sums.square[of]), sums.observations),
             sample,
         )
         for name, (each, of) in values.items()

@@ -38,7 +38,7 @@ _MOST_PREDICTORS: Final = 16
 class SurrogateSums(NamedTuple):
     """Sums over rows."""
 
-    count: float
+    observations: float
     """Number of observations."""
     weights: Vector
     """(3,) sum of the weights, and the numbers of those but 0 and 1 and of fractions."""
@@ -90,7 +90,7 @@ class Surrogate(PassTask[SurrogateSums]):
             np.concatenate([left.size, right.size]), np.concatenate([left.place, right.place])
         )
         return SurrogateSums(
-            left.count + right.count,
+            left.observations + right.observations,
             left.weights + right.weights,
             left.total + right.total,
             left.square + right.square,

@@ -40,7 +40,7 @@ def test_a_row_of_weight_zero_has_no_terms():
     values[:, 1] = 0.0
     found = row_terms(values, np.array([1.0, 0.0, 2.0]), 1.0)
     assert (0.0, 0.0, 0.0, -math.inf, 0.0, 0.0) == tuple(each[1] for each in found)
-    assert [1.0, 0.0, 2.0] == found.count.tolist()
+    assert [1.0, 0.0, 2.0] == found.observations.tolist()
 
 
 def test_of_a_weight_below_one_no_more_than_the_row_is_left_out():

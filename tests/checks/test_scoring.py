@@ -98,9 +98,9 @@ def test_rows_of_weight_zero_do_not_count(tmp_path):
     weight = (np.arange(3000) % 2).astype(float)
     table, model, run = poisson_case(tmp_path / "run", weight=weight)
     full = score_run(run, model, table, ScoreRequest(draws=400))
-    assert full.terms.count.sum() == 1500
+    assert full.terms.observations.sum() == 1500
     found = score_run(run, model, table, ScoreRequest(draws=400, rows=400))
-    assert found.sums.count == 1500
+    assert found.sums.observations == 1500
     assert "row" == full.facts["left_out"]
     assert max(distances(found, full).values()) < 4.5
     assert found.facts["elpd_loo"]["se"] == pytest.approx(full.facts["elpd_loo"]["se"], rel=0.02)

@@ -119,7 +119,7 @@ def test_sums_are_those_of_the_rows_whatever_the_blocks():
     found = task.combine(left, right)
     np.testing.assert_allclose(found.total, values.sum(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.square, (values**2).sum(axis=0), rtol=1e-12)
-    assert found.count == N // 2
+    assert found.observations == N // 2
     assert [N // 2, 0, 0] == found.weights.tolist()
     assert found.place.tolist() == np.argsort(-np.abs(values[:, 2]), kind="stable")[:7].tolist()
 
