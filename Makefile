@@ -29,7 +29,7 @@ TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-covered test-others test-slow test-all test-odd trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist lock audit sbom clean
+.PHONY: demo test test-covered test-others test-slow test-all test-odd test-lowest trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist lock audit sbom clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -71,6 +71,26 @@ test-all: test test-slow
 test-odd: $(VENV)/.installed-test
 	NUMBA_CPU_NAME=generic OPENBLAS_CORETYPE=Haswell STREAMMC_TEST_DATA=absent $(ONE_CORE) \
 		$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS) $(DRAWING)
+
+# The lowest versions that pyproject.toml allows, in an environment of their own: README's commands, and
+# tests of what reads tables, stores and options. Needs network.
+LOWEST := $(VENV)/lowest
+LOWEST_TESTS := tests/docs/test_shown.py tests/test_help.py tests/trace/test_layout.py \
+	tests/stores/formula tests/stores/sources tests/stores/rows/test_groups.py tests/stores/format/test_verify.py
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(LOWEST_TESTS) $(PARALLEL:loadfile=worksteal) $(PYTEST_OPTIONS)
+
+$(LOWEST)/.installed: pyproject.toml
+	$(NEW_VENV)
+	$(BIN)/python -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip compile --quiet --upgrade --resolution lowest-direct --only-binary :all: \
+		--python $(LOWEST)/bin/python --extra cloud --extra distributed --extra plots \
+		pyproject.toml -o $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --only-binary :all: \
+		-r $(LOWEST)/lowest.txt duckdb h5netcdf h5py hypothesis packaging polars pytest pytest-timeout pytest-xdist
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	@touch $@
 
 # Every check of docs/explanation/trust.md at its full counts, one after another, and its table:
 # make trust, or make trust CHECKS="17 20".

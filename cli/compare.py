@@ -10,7 +10,7 @@ from streammc.cli.options import code_option, command, run_argument
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
-from streammc.cli.score import estimate_texts, opened_candidate, score_options
+from streammc.cli.score import estimate_texts, opened_candidate, score_options, unit_of_score
 
 
 @command("compare", configurable=True, short_help="Compare runs by cost, or models by score.")
@@ -175,10 +175,11 @@ def human_ranking(found: list[dict[str, Any]]) -> str:
         counts = f"{pareto['bad'] + pareto['very_bad']:,}"
         rows.append([each["run"], each["model"], elpd, *estimate_texts(away), p_loo, counts])
     first = found[0]
-    unit, evaluated = first["left_out"], f"all {first['n']:,} {first['left_out']}s"
+    unit, left_out = unit_of_score(first), first["left_out"]
+    evaluated = f"all {first['n']:,} {unit}s"
     if first["method"] != "exact":
         evaluated = f"the same {first['evaluated']:,} of {first['n']:,} {unit}s"
     return (
-        f"{table(header, rows)}\n\ndifference: elpd_loo less that of the best, one {unit} left "
-        f"out, with its standard error over new {unit}s, from {evaluated}"
+        f"{table(header, rows)}\n\ndifference: elpd_loo less that of the best, one {left_out} "
+        f"left out, with its standard error over new {left_out}s, from {evaluated}"
     )

@@ -94,6 +94,7 @@ def ingest(
     output: Output = ctx.obj
     from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
+    from streammc.stores.ingest.wide_design import LARGE_BYTES, bytes_text
     from streammc.trace.local_path import is_address
 
     if not sources:
@@ -116,6 +117,17 @@ def ingest(
         )
     like = options["like"]
     receipt = ingest_receipt(sources, store, options)
+    said: list[str] = []
+
+    def announce(rows: int, row_bytes: int, warnings: Sequence[str]) -> None:
+        size = rows * row_bytes
+        if size >= LARGE_BYTES:
+            text = bytes_text(size) + (" before compression" if options["compression"] else "")
+            output.note(f"{store} takes {text}: {rows:,} rows of {row_bytes:,} bytes")
+        said.extend(warnings)
+        for line in warnings:
+            output.warn(line)
+
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:
@@ -125,6 +137,7 @@ def ingest(
                 **options,
                 overwrite=overwrite,
                 progress=lambda done, total, phase: progress(phase, done, total),
+                announce=announce,
             )
 
         if is_address(store):  # nothing is kept beside it
@@ -133,7 +146,7 @@ def ingest(
             result, new = make_once(receipt, lambda: info(store), make, overwrite=overwrite)
     if not new:
         output.note(f"{store} is already there, made by the same command: nothing to do")
-    for line in result.get("warnings", []):
+    for line in result.get("warnings", [])[len(said) :]:
         output.warn(line)
     if result["response"] is None and like is None:
         output.note(

@@ -194,11 +194,20 @@ def estimate_texts(found: dict[str, float]) -> list[str]:
     return [f"{found['estimate']:.2f}", f"{found['se']:.2f}", sampling]
 
 
+def unit_of_score(result: dict[str, Any]) -> str:
+    """Return what a score evaluates, ``row`` or ``group``."""
+    return "group" if result["left_out"] == "group" else "row"
+
+
 def human(result: dict[str, Any], output: str | None = None) -> str:
     """Return a score as text."""
-    unit = result["left_out"]
+    unit = unit_of_score(result)
     left_out = f"one {unit}"
-    if result["group"] is not None:
+    if result["left_out"] == "observation":
+        left_out = "one observation; a row of weight w counts as w of them"
+    elif unit == "row" and result.get("weight", result["n"]) > result["n"]:
+        left_out = "one row with all its trials"
+    elif result["group"] is not None:
         left_out = f"one {unit} of {result['group']} with all its rows, its effects integrated out"
     evaluated = f"all {result['n']:,} {unit}s"
     if result["method"] != "exact":
@@ -211,7 +220,7 @@ def human(result: dict[str, Any], output: str | None = None) -> str:
         "left out": left_out,
         "evaluated": evaluated,
         "draws": result["draws"],
-        f"per {unit}": _per_unit(result),
+        f"per {result['left_out']}": _per_unit(result),
         "Pareto k": f"{pareto['good']:,} good (up to {pareto['good_below']:.2f}), "
         f"{pareto['bad']:,} bad, {pareto['very_bad']:,} very bad (above 1)",
         "written": output,
@@ -229,7 +238,7 @@ def human(result: dict[str, Any], output: str | None = None) -> str:
 
 
 def _per_unit(result: dict[str, Any]) -> str:
-    """Return the score of a row or group; a row of weight w counts as w rows."""
+    """Return the score of an observation or group; a row of weight w counts as w observations."""
     weight = result.get("weight", result["n"])  # a file of an earlier version has no weight
     divisor = "n" if weight == result["n"] else "sum of weights"
     share = result["elpd_loo"]["estimate"] / weight if weight else None

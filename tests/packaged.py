@@ -55,8 +55,8 @@ def extras_asked(names: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
-def required(groups: tuple[str, ...]) -> set[str]:
-    """Return the names of the dependencies of extras, in the spelling of a lock."""
+def requirements(groups: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return the dependencies of streammc and of extras: by name, as in a lock, their texts."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     words = list(project["dependencies"])
@@ -67,4 +67,7 @@ def required(groups: tuple[str, ...]) -> set[str]:
                 waiting += word[9:-1].split(",")
             else:
                 words.append(word)
-    return {re.match(r"[A-Za-z0-9._-]+", word)[0].lower().replace("_", "-") for word in words}  # type: ignore[index]
+    found: dict[str, list[str]] = {}
+    for word in words:
+        found.setdefault(canonicalize_name(Requirement(word).name), []).append(word)
+    return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaged import requirements
 
 import streammc
 
@@ -80,6 +83,63 @@ def test_stray_import_is_refused_with_the_right_name(folder: str) -> None:
     assert finished.returncode == 1
     assert "ImportError" in finished.stderr
     assert f"streammc.{folder}" in finished.stderr
+
+
+DISTRIBUTIONS = {"google_crc32c": "google-crc32c", "IPython": "ipython"}
+"""Distributions whose name is not that of their module."""
+SHOWN = {"arviz-plots", "arviz-stats"}
+"""Dependencies of the extra ``plots`` that pages import, and streammc does not."""
+
+
+def imported(text: str) -> Iterator[str]:
+    """Yield the distributions that a source imports, at its top or within functions."""
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            waiting += node.orelse
+            continue
+        names = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in (each.partition(".")[0] for each in names):
+            if name != "streammc" and name not in sys.stdlib_module_names:
+                yield DISTRIBUTIONS.get(name, name)
+        waiting += ast.iter_child_nodes(node)
+
+
+def imports() -> set[str]:
+    """Return the distributions that streammc imports."""
+    folders = [ROOT / name for name in ("streammc", *MAPPED.values())]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    return {name for path in paths for name in imported(path.read_text(encoding="utf-8"))}
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    extras = ("cloud", "distributed", "plots")
+    base, optional = set(requirements(())), set(requirements(extras)) - set(requirements(()))
+    found = imports()
+    assert set() == found - base - optional - {"ipython"}
+    assert "ipython" in requirements(("notebook",))
+    assert set() == (base | optional) - found - SHOWN
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    assert all(f"import {name.replace('-', '_')}" in text for name in SHOWN)
+
+
+def test_imports_of_functions_are_seen_and_those_of_types_are_not() -> None:
+    text = "import os\ndef f():\n    from obstore.store import S3Store\n"
+    assert ["obstore"] == list(imported(text))
+    typing = "if TYPE_CHECKING:\n    import xarray\nelse:\n    import pandas as pd\n"
+    assert ["pandas"] == list(imported(typing))
+
+
+@pytest.mark.parametrize("extras", [(), ("cloud", "distributed", "plots")])
+def test_every_dependency_has_a_lower_bound(extras: tuple[str, ...]) -> None:
+    bare = {name for name, words in requirements(extras).items() if ">=" not in "".join(words)}
+    assert set() == bare - {"llvmlite"}  # numba takes one version of it
 
 
 def test_version_is_the_same_everywhere() -> None:

@@ -35,6 +35,8 @@ class FirstRows:
     exact: bool
     """Whether the number of rows is known, not estimated from the sizes of files."""
     fault: str | None = None
+    source_bytes: int | None = None
+    """Bytes of the tables; ``None`` if they are not known."""
 
     @property
     def row_bytes(self) -> int:
@@ -53,6 +55,19 @@ class FirstRows:
             "disk_bytes": size,
             "seconds": size / _INGEST_BYTES,
         }
+
+    def notes(self) -> list[str]:
+        """Return why these rows cannot be ingested, and whether the store is far larger."""
+        from streammc.stores.ingest.wide_design import LARGE_BYTES, TIMES_SOURCE, bytes_text
+
+        found = [] if self.fault is None else [self.fault]
+        size, source = self.n_rows * self.row_bytes, self.source_bytes
+        if source and size >= LARGE_BYTES and size > TIMES_SOURCE * source:
+            found.append(
+                f"the store takes about {bytes_text(size)}, {size / source:.0f} times its tables "
+                f"of {bytes_text(source)}: see codes_above, layout and compression of [ingest]"
+            )
+        return found
 
     def run_facts(self, model: Any, nodes: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """Return passes, memory, disk and time before the first draw of a run on all rows.
@@ -125,7 +140,8 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
         if seen == n_rows:
             raise RefusedJob(path, [Problem.of_error("ingest", error)]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
-    return FirstRows(dataset, n_rows, seen, exact, fault)
+    size = None if options.get("compression") else source.n_bytes
+    return FirstRows(dataset, n_rows, seen, exact, fault, size)
 
 
 def _table(names: Sequence[str], batch: Any) -> Any:

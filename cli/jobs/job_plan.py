@@ -62,7 +62,7 @@ def planned(
             facts = {"disk_bytes": n_rows * _PREDICTED_BYTES + _CURVES_BYTES} if n_rows else {}
         shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
         lines.append(shown)
-    notes += [] if rows is None or rows.fault is None else [rows.fault]
+    notes += [] if rows is None else rows.notes()
     appends = any(stage.name == "append" for stage in stages)
     earlier = earlier_generation(job, appended=not appends)
     if earlier is not None and (earlier["outcome"] == MISSED or not appends):
@@ -175,7 +175,7 @@ def _human(document: dict[str, Any]) -> str:
     facts |= {
         "passes": document["passes"] or None,
         "memory": None if memory is None else f"{memory / 1e6:,.0f} MB",
-        "disk, at most": f"{document['disk_bytes'] / 1e6:,.1f} MB"
+        "disk, about": f"{document['disk_bytes'] / 1e6:,.1f} MB"
         if document["disk_bytes"]
         else None,
         "time": None if seconds is None else f"about {max(seconds, 1.0):,.0f} s {until}",

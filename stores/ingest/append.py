@@ -115,6 +115,7 @@ def append(
     _require_response(store, table, options)
     with scratch(Path(store.address)) as folder:
         prepared = Prepared(table, options, folder, progress)
+        prepared.warnings += prepared.size_warnings()
         _check_fit(store, prepared, table)
         files = complete_records(inputs, table.rows_read)
         if files and not again:

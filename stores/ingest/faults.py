@@ -61,7 +61,8 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     "negative weights": ("weights of at least 0", "correct the column given to --weight"),
     "fractions or negative numbers": (
         "whole numbers of at least 0",
-        "correct the counts; proportions go into --response with --weight, without --trials",
+        "correct the counts; proportions go into --response, their trials into --weight and not "
+        "into --trials",
     ),
     "more successes than trials": ("at most as many successes as trials", "correct the counts"),
     "huge weights": ("weights of at most 2**53", "rescale the column given to --weight"),

@@ -10,7 +10,6 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import read_design
-from streammc.stores.formula.full_rank import MAX_COLUMNS
 from streammc.stores.formula.nodes import columns_of
 from streammc.stores.formula.terms import read_terms
 from streammc.stores.ingest.columns import INTERCEPT
@@ -143,22 +142,6 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
         return None
     weight = options.weight if options.weight is not None and options.weight in table else None
     return replace(options, response=None, trials=None, weight=weight)
-
-
-def without_codes(options: IngestOptions) -> IngestOptions:
-    """Return options that keep every factor as columns, as mixed models with groups need.
-
-    Raises
-    ------
-    ConfigError
-        If the options ask for codes.
-    """
-    if options.codes_above is not None:
-        raise ConfigError(
-            "expected no --codes-above with groups, found both: a mixed model with integrated "
-            "groups has its factors as columns of numbers; leave out --codes-above"
-        )
-    return replace(options, codes_above=MAX_COLUMNS)
 
 
 def as_in(options: IngestOptions, store: Any) -> IngestOptions:

@@ -10,7 +10,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.prepare import Progress
-from streammc.stores.ingest.write import make_data_set, make_store
+from streammc.stores.ingest.write import Announce, make_data_set, make_store
 
 if TYPE_CHECKING:
     from streammc.stores.memory import MemoryStore
@@ -45,6 +45,7 @@ def ingest(
     like: Any = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    announce: Announce | None = None,
 ) -> dict[str, Any]:
     """Make a store from a table, in memory that does not grow with the table.
 
@@ -132,6 +133,9 @@ def ingest(
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
         ``formula`` (each pass of its fit), ``scan`` (unless the fit has seen enough),
         ``shuffle`` (only if rows are shuffled on disk) and ``write``.
+    announce : Callable[[int, int, Sequence[str]], None] | None
+        Called once as ``announce(rows, bytes of a row, warnings)`` before rows are written, so
+        that what an exception of it ends has written nothing.
 
     Returns
     -------
@@ -169,11 +173,12 @@ def ingest(
             f"expected the compression zstd with the layout 'cloud', found {compression!r} with "
             f"{layout!r}: mapped chunks are not compressed, leave it out"
         )
-    if progress is not None and not callable(progress):
-        raise ConfigError(
-            f"expected progress to be a function, found {progress!r}: leave it out, or give one, "
-            "such as print"
-        )
+    for name, given in (("progress", progress), ("announce", announce)):
+        if given is not None and not callable(given):
+            raise ConfigError(
+                f"expected {name} to be a function, found {given!r}: leave it out, or give one, "
+                "such as print"
+            )
     options = IngestOptions(
         formula=formula,
         response=response,
@@ -195,7 +200,14 @@ def ingest(
         chunk_rows=chunk_rows,
         codes_above=codes_above,
     )
-    return make_store(sources, path, as_in(options, like), overwrite=overwrite, progress=progress)
+    return make_store(
+        sources,
+        path,
+        as_in(options, like),
+        overwrite=overwrite,
+        progress=progress,
+        announce=announce,
+    )
 
 
 @documented(ingest)

@@ -28,7 +28,6 @@ from streammc.stores.ingest.ingest_options import (
     missing_spellings,
     refuse_spellings,
     unscored,
-    without_codes,
 )
 from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.missing import kept_rows
@@ -43,7 +42,7 @@ from streammc.stores.ingest.value_checks import (
     largest,
     row_warnings,
 )
-from streammc.stores.ingest.wide_design import wide_design
+from streammc.stores.ingest.wide_design import large_store, wide_design
 from streammc.stores.rows.group_labels import group_column
 from streammc.stores.rows.row_ids import id_column
 from streammc.stores.sources.ahead import ahead
@@ -206,6 +205,22 @@ class Prepared:
         return self._formula is not None or self.columns.response is not None
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of rows and of bytes of a row, before any compression."""
+        return self.found.n_rows, self.expansion.row_bytes
+
+    def size_warnings(self, in_memory: bool = False) -> list[str]:
+        """Return a warning if the rows take far more bytes than their source."""
+        if self._options.cloud == "zstd":  # indicators are compressed to a few per cent
+            return []
+        # Groups are read at an address: their store has to be mapped.
+        fixed = in_memory or self.groups is not None
+        smaller = "" if fixed else "compress the store, --layout cloud --compression zstd"
+        design = None if self._formula is None else self._formula.design
+        source = self._table.n_bytes
+        return large_store(design, self.codes, self.size, source, smaller)
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the columns of ``X``."""
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
@@ -303,8 +318,6 @@ class Prepared:
         return "int64" if self._options.shuffle or self.found.n_dropped else None
 
     def _fit(self, options: IngestOptions) -> FormulaBlocks:
-        if self.groups is not None:
-            options = without_codes(options)
         for name in ("response", "features"):
             if getattr(options, name) is not None:
                 raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")

@@ -1,4 +1,4 @@
-"""The warning about a design of thousands of columns, such as of a factor of many levels."""
+"""Warnings about a design of thousands of columns, and about a store far above its source."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ import numpy as np
 from streammc.likelihood.pass_cost import pass_cost, seconds_text
 from streammc.numerics.threads import available_threads
 from streammc.protocols import Vector
+from streammc.stores.formula.coded_factors import CodedFactor, lone_factors
 from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import label
 
+LARGE_BYTES: Final = 10**8
+"""Bytes of rows from which their size is said before they are written."""
+TIMES_SOURCE: Final = 10
+"""Bytes of rows over those of their source above which there is a warning."""
 MANY_COLUMNS: Final = 1000
 """Number of columns from which a design gets a warning."""
 _FEW_ROWS: Final = 10
@@ -51,6 +56,71 @@ def wide_design(
         f"draw about {seconds_text(cost.seconds)} and {cost.memory_bytes / 1e9:.2g} GB of memory; "
         f"{advice}"
     ]
+
+
+def large_store(
+    design: Design | None,
+    stored: Sequence[CodedFactor],
+    size: tuple[int, int],
+    source_bytes: int | None,
+    smaller: str,
+) -> list[str]:
+    """Return a warning if rows take over 100 MB and ten times the bytes of their source.
+
+    Parameters
+    ----------
+    design, stored
+        The fitted formula, and its factors that are stored as codes.
+    size
+        Numbers of rows and of bytes of a row.
+    source_bytes
+        Bytes of the source; ``None`` if they are not known.
+    smaller
+        Another way to fewer bytes, or empty.
+    """
+    n_rows, row_bytes = size
+    total = n_rows * row_bytes
+    if not source_bytes or total < LARGE_BYTES or total <= TIMES_SOURCE * source_bytes:
+        return []
+    ways = [smaller] if smaller else []
+    found = ""
+    if design is not None:
+        widths, alone = _widths(design, stored)
+        name = max(widths, key=lambda term: widths[term], default="")
+        columns = sum(widths.values())
+        if name and 3 * widths[name] > columns > 3:
+            found = f", {widths[name]:,} of the {columns:,} columns are those of {name}"
+            if name in alone:
+                ways.insert(0, "store factors as codes, --codes-above 0")
+            else:
+                ways.insert(0, "merge rare levels or leave it out")
+    return [
+        f"the rows take {bytes_text(total)} ({n_rows:,} rows of {row_bytes:,} bytes), "
+        f"{total / source_bytes:.0f} times their source of {bytes_text(source_bytes)}{found}: "
+        f"{', or '.join(ways) or 'leave out columns'}"
+    ]
+
+
+def bytes_text(size: float) -> str:
+    """Return a number of bytes as text."""
+    return f"{size / 1e9:.2g} GB" if size >= 1e9 else f"{max(size / 1e6, 0.1):,.3g} MB"
+
+
+def _widths(design: Design, stored: Sequence[CodedFactor]) -> tuple[dict[str, int], set[str]]:
+    """Return the number of stored columns by term, and the terms that are lone factors."""
+    dense = np.ones(len(design.names), np.bool_)
+    for factor in stored:
+        dense[factor.range] = False
+    widths: dict[str, int] = {}
+    for column, kept in zip(design.columns, dense, strict=False):
+        if kept:
+            name = ":".join(label(node) for node, _ in column.fields) or "Intercept"
+            widths[name] = widths.get(name, 0) + 1
+    factors = {label(each.node): each for each in lone_factors(design)}
+    for name, factor in factors.items():  # those of (1 | g) are no columns of the terms
+        if dense[factor.first]:
+            widths[name] = factor.columns
+    return widths, set(factors)
 
 
 def _levels(design: Design, mean: Vector, n_rows: int) -> str:

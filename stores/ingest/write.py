@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -39,6 +39,9 @@ from streammc.stores.sources.tables import open_table, table_parts
 from streammc.stores.store import Store, open_store
 from streammc.trace.local_path import is_address
 
+Announce = Callable[[int, int, Sequence[str]], None]
+"""``announce(rows, bytes of a row, warnings)``, before the rows are written."""
+
 
 def make_store(
     sources: Any,
@@ -47,6 +50,7 @@ def make_store(
     *,
     overwrite: bool,
     progress: Progress | None = None,
+    announce: Announce | None = None,
 ) -> dict[str, Any]:
     """Make a store from a table; return the report of ``ingest``."""
     started = monotonic()
@@ -58,6 +62,9 @@ def make_store(
     table = open_table(parts, missing_spellings(options))
     with scratch_for(target) as folder:
         prepared = Prepared(table, options, folder, progress)
+        prepared.warnings += prepared.size_warnings()
+        if announce is not None:
+            announce(*prepared.size, prepared.warnings)
         with StoreWriter(
             str(target),
             features=prepared.feature_names,
@@ -110,6 +117,7 @@ def make_data_set(
         return open_store(path)
     with marked_folder("streammc-") as folder:
         prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
+        _warn(prepared.size_warnings(in_memory=True))
         store = _in_memory(prepared, options.chunk_rows)
     _warn(prepared.warnings)
     return store

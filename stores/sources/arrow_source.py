@@ -350,9 +350,10 @@ class MemorySource(_ArrowSchema):
             packages = {"pyarrow", "pandas", "polars", "builtins"}  # the last of a dictionary
             whole = package in packages and hasattr(table, "__len__")
             self.spool = not whole
+            self.n_bytes: int | None = None
             if not self.spool:
                 reader = reader.read_all()
-                self.n_rows = reader.num_rows
+                self.n_rows, self.n_bytes = reader.num_rows, reader.get_total_buffer_size()
         self._table = reader
         self._read = False
         self._use(reader.schema)
@@ -386,6 +387,9 @@ def _reader(table: Any) -> tuple[Any, Exception | None]:
     """Return an Arrow reader of a table, or the error about what Arrow cannot hold."""
     try:
         table = pa.table(table) if isinstance(table, dict) else table
+        if isinstance(table, pa.Table):
+            # Text views that pyarrow below 24 hands to itself through C crash the process.
+            return table.to_reader(), None
         return pa.RecordBatchReader.from_stream(table), None
     except (pa.ArrowMemoryError, StreammcError, OSError):
         raise

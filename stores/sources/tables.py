@@ -78,6 +78,15 @@ class Table:
         self._stamps = self._stamp()
 
     @property
+    def n_bytes(self) -> int | None:
+        """Bytes of the files, and of Arrow tables in memory; ``None`` if one is not known."""
+        sizes = [
+            getattr(source, "n_bytes", None) if stamp is None else stamp.size
+            for source, stamp in zip(self.sources, self._stamps, strict=True)
+        ]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
     def paths(self) -> list[str]:
         """Paths of the files as the user gave them."""
         return [source.path for source in self.sources if source.path is not None]

@@ -8,8 +8,8 @@ replacement, and surrogates ``a_i`` of all,
     error^2 = N^2 (1 - m / N) var_S(v - a) / m
 
 ``error`` is the standard error from the sampling of rows. ``se``, the standard error of the total
-as an estimate for new rows, is ``sqrt(n var(v))`` over the n rows that count, with
-``sum v^2`` estimated in the same way.
+as an estimate for new rows, is ``sqrt(n var(v / c))`` over the n observations, of which row i has
+``c_i``: 1 without weights. ``sum v^2 / c`` is estimated in the same way.
 """
 
 from __future__ import annotations
@@ -67,35 +67,43 @@ class Sample(NamedTuple):
         return rest * (rest - m) * float(others.var(ddof=1)) / m
 
 
-def exact_total(values: Vector, used: Vector) -> Estimate:
-    """Return the total of the values (n,) of all rows, of which ``used`` (n,) count."""
-    kept = values[used > 0.0]
-    return Estimate(float(kept.sum()), math.sqrt(len(kept) * float(kept.var())), 0.0)
+def exact_total(values: Vector, count: Vector) -> Estimate:
+    """Return the total of the values (n,) of all rows, of ``count`` (n,) observations each."""
+    kept, times = values[count > 0.0], count[count > 0.0]
+    total = float(kept.sum())
+    away = kept / times - total / float(times.sum())
+    return Estimate(total, math.sqrt(float((times * away * away).sum())), 0.0)
 
 
 def difference_total(
-    values: Vector, surrogate: Vector, sums: tuple[float, float, float], sample: Sample
+    values: Vector,
+    surrogate: Vector,
+    count: Vector,
+    sums: tuple[float, float, float],
+    sample: Sample,
 ) -> Estimate:
     """Return the total from values of some rows.
 
     Parameters
     ----------
-    values, surrogate
-        (m,) exact values and surrogates of the rows of the sample.
+    values, surrogate, count
+        (m,) exact values, surrogates and numbers of observations of the rows of the sample.
     sums
-        Sums over all rows of the surrogates and of their squares, and the number of rows that
-        count: those of a weight above 0.
+        Sums over all rows of the surrogates, of their squares over the observations of the row,
+        and of the observations.
     """
-    whole, square, count = sums
+    whole, square, n = sums
     found = whole + sample.total(values - surrogate)
     variance = sample.variance(values - surrogate)
-    squares = square + sample.total(values * values - surrogate * surrogate)
-    spread = squares - (found * found - variance) / count
+    squares = square + sample.total(
+        _per_observation(values * values - surrogate * surrogate, count)
+    )
+    spread = squares - (found * found - variance) / n
     return Estimate(found, math.sqrt(max(spread, 0.0)), math.sqrt(variance))
 
 
 def paired_difference(
-    values: Vector, surrogate: Vector | None, whole: float, used: Vector, sample: Sample
+    values: Vector, surrogate: Vector | None, whole: float, count: Vector, sample: Sample
 ) -> Estimate:
     """Return the difference of the totals of two models, evaluated in the same rows.
 
@@ -106,13 +114,19 @@ def paired_difference(
         evaluated.
     whole
         Difference of the sums of their surrogates over all rows.
-    used
-        (m,) 1 where a row counts, else 0.
+    count
+        (m,) observations of each row.
     """
     if surrogate is None:
-        return exact_total(values, used)
+        return exact_total(values, count)
     found = whole + sample.total(values - surrogate)
-    count = sample.total(used)
-    spread = sample.total(values * values) - sample.total(values) ** 2 / count
+    squares = sample.total(_per_observation(values * values, count))
+    spread = squares - sample.total(values) ** 2 / sample.total(count)
     error = math.sqrt(sample.variance(values - surrogate))
     return Estimate(found, math.sqrt(max(spread, 0.0)), error)
+
+
+def _per_observation(squares: Vector, count: Vector) -> Vector:
+    """Return ``squares / count`` (m,), 0 for rows without an observation."""
+    found: Vector = squares / np.where(count > 0.0, count, 1.0)
+    return found

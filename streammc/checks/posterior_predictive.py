@@ -106,8 +106,10 @@ def posterior_predictive(
         In memory: ``posterior`` (chain, draw, ...), the thinned draws; ``posterior_predictive``
         (chain, draw, row); ``observed_data`` (row), where the table has a response; and
         ``log_likelihood`` (chain, draw, row), the logarithm of the density of each response
-        times the weight of its row, where ``store`` is that of the run. The variable has the name
-        of the response, and ``row`` is the number of the row in the store, from 0.
+        times the weight of its row, where ``store`` is that of the run: ``arviz_stats.loo`` leaves
+        a row out with all its weight, ``streammc.score`` one of the observations it counts. The
+        variable has the name of the response, and ``row`` is the number of the row in the store,
+        from 0.
 
     Raises
     ------

@@ -54,6 +54,14 @@ def ranked(candidates: Sequence[Candidate], request: ScoreRequest) -> list[dict[
     require_same_rows(candidates, request.scheduler)
     scorings = [Scoring(each.run, each.model, each.store, request) for each in candidates]
     found = list(zip(candidates, score_together(scorings, request), strict=True))
+    for candidate, scored in found[1:]:
+        first = found[0][1].facts["left_out"]
+        if scored.facts["left_out"] != first:
+            raise IdentityError(
+                f"expected runs that leave out the same unit, found {scored.facts['left_out']} in "
+                f"{candidate.path!r} and {first} in {found[0][0].path!r}: weights are trials of a "
+                "binomial row, and observations of others; compare models of one family"
+            )
     found.sort(key=lambda pair: -pair[1].facts["elpd_loo"]["estimate"])
     best = found[0][1]
     return [
@@ -71,7 +79,7 @@ def difference(scored: Scored, best: Scored) -> Estimate:
         assert best.sums is not None
         surrogate = scored.surrogate[:, 0] - best.surrogate[:, 0]
         whole = float(scored.sums.total[0] - best.sums.total[0])
-    return paired_difference(away, surrogate, whole, scored.terms.used, scored.sample)
+    return paired_difference(away, surrogate, whole, scored.terms.observations, scored.sample)
 
 
 def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) -> None:

@@ -37,6 +37,9 @@ def score(
     a surrogate of every row, from which the evaluated rows measure the difference (Magnusson et
     al. 2020). Memory then does not grow with the table.
 
+    A row of weight w counts as w observations, one of which is left out; a row of binomial trials
+    is left out with all of them.
+
     Of a mixed model a group is left out, with the density of all its rows together, its effects
     integrated out: the score is of rows of new groups.
 

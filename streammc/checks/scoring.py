@@ -15,18 +15,18 @@ from streammc.checks.difference_estimate import (
     difference_total,
     exact_total,
 )
-from streammc.checks.leave_one_out import LeaveOneOut, RowTerms, joined
+from streammc.checks.leave_one_out import LeaveOneOut, RowTerms, joined, weight_kinds
 from streammc.checks.posterior_predictive import sampled_rows
 from streammc.checks.row_densities import RowDensities
 from streammc.checks.run_draws import RunDraws, rows_of_run, run_draws
 from streammc.checks.score_request import FEWEST_DRAWS, ScoreRequest
-from streammc.checks.score_warnings import pareto_facts, score_warnings
+from streammc.checks.score_warnings import pareto_facts, score_warnings, weight_warnings
 from streammc.checks.surrogate import Surrogate, SurrogateSums
 from streammc.diagnostics.effective_size import ess_mean
 from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.grouped import Grouped, by_group
-from streammc.likelihood.unit_words import unit_name
+from streammc.likelihood.unit_words import ROW, unit_name
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
@@ -78,6 +78,9 @@ class Scoring:
             )
         self.units, self._bound = by_group(self._table, model)
         self.unit = unit_name(self.units)
+        # Trials are weights, but the trials of a row are not equal observations.
+        trials = self._table.attributes.get("trials") or hasattr(self._bound, "simulate_trials")
+        self._whole_rows = self.unit == ROW and bool(trials)
         self.evaluated = request.evaluated(self.units.n_rows, unit_cost(self.units, self._bound))
         self._where = (
             f"store {self._table.address!r} ({self.unit}s counted from 1 in its own order)"
@@ -88,7 +91,9 @@ class Scoring:
     def sum_surrogates(self, always: int) -> Index:
         """Sum the surrogates of all rows; return the ``always`` most influential rows."""
         mean, covariance = _moments(self._draws.theta)
-        self._surrogate = Surrogate(self._bound, mean, covariance, self._where, always)
+        self._surrogate = Surrogate(
+            self._bound, mean, covariance, self._where, always, self._whole_rows
+        )
         self._sums = self.units.reduce(
             self._surrogate, scheduler=self._request.scheduler, progress=self._request.progress
         )
@@ -99,20 +104,28 @@ class Scoring:
         relative = relative_size(self._run, self._draws)
         draws, request = self._draws, self._request
         coefficients = designs.on_table(self._bound, draws.theta, None, draws.design, draws.design)
-        task = LeaveOneOut(RowDensities(self._bound, coefficients, self._where), relative)
+        densities = RowDensities(self._bound, coefficients, self._where)
+        task = LeaveOneOut(densities, relative, self._whole_rows)
         surrogate = None
         if self._surrogate is None:
             terms = self.units.reduce(task, scheduler=request.scheduler, progress=request.progress)
         else:
             terms, surrogate = sampled_terms(self.units, sample.rows, task, self._surrogate)
         found = totals(terms, surrogate, self._sums, sample)
+        sums = self._sums
+        weight, uneven, fractions = weight_kinds(terms.weight) if sums is None else sums.weights
         facts = {
             **self._facts(sample, relative),
-            "weight": float(terms.weight.sum()) if self._sums is None else self._sums.weight,
+            "weight": float(weight),
             **{name: each.to_json() for name, each in found.items()},
             "pareto_k": pareto_facts(terms, sample.rows, len(draws.theta)),
         }
-        facts["warnings"] = score_warnings(facts, terms)
+        if uneven and not self._whole_rows:
+            facts["left_out"] = "observation"
+        facts["warnings"] = [
+            *weight_warnings(self._table.attributes, self._whole_rows, int(fractions)),
+            *score_warnings(facts, terms, self.unit, trials=self._whole_rows),
+        ]
         facts["seconds"] = time.perf_counter() - self._began
         return Scored(facts, sample, terms, surrogate, self._sums)
 
@@ -218,12 +231,13 @@ def totals(
         "lpd": (terms.lpd, 1),
     }
     if surrogate is None or sums is None:
-        return {name: exact_total(each, terms.used) for name, (each, _) in values.items()}
+        return {name: exact_total(each, terms.observations) for name, (each, _) in values.items()}
     return {
         name: difference_total(
             each,
             surrogate[:, of],
-            (float(sums.total[of]), float(sums.square[of]), sums.rows),
+            terms.observations,
+            (float(sums.total[of]), float(sums.square[of]), sums.observations),
             sample,
         )
         for name, (each, of) in values.items()

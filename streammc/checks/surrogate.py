@@ -9,6 +9,8 @@ closed form (the Laplace approximation of Magnusson et al. 2020, with its second
 
 with ``b = R g`` and ``M = R H R``, R the symmetric root of V. Exact for a Gaussian response of
 known scale and a Gaussian posterior; elsewhere the difference estimator corrects what is left.
+A row of w observations has w times these terms; of ``w < 1``, ``elpd`` is the difference of
+``log E exp((1 - w) l)`` and ``log E exp(-w l)``, as in :mod:`streammc.checks.leave_one_out`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.checks.leave_one_out import observations, weight_kinds
 from streammc.errors import DataError
 from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector
 
@@ -35,14 +38,14 @@ _MOST_PREDICTORS: Final = 16
 class SurrogateSums(NamedTuple):
     """Sums over rows."""
 
-    rows: float
-    """Number of rows with a weight above 0."""
-    weight: float
-    """Sum of the weights."""
+    observations: float
+    """Number of observations."""
+    weights: Vector
+    """(3,) sum of the weights, and the numbers of those but 0 and 1 and of fractions."""
     total: Vector
     """(COLUMNS,) sums of the surrogates."""
     square: Vector
-    """(COLUMNS,) sums of their squares."""
+    """(COLUMNS,) sums of the squares of the surrogates of an observation."""
     size: Vector
     """(k,) sizes ``|lpd - elpd|`` of the most influential rows, in falling order."""
     place: Index
@@ -62,16 +65,24 @@ class Surrogate(PassTask[SurrogateSums]):
     """The table, for messages."""
     largest: int = 0
     """Number of the most influential rows to find."""
+    whole_rows: bool = False
+    """Whether a row is one observation, whatever its weight."""
 
     def map(self, block: RowBlock) -> SurrogateSums:
         """Return the sums over the rows of a block."""
         numbers = block.start + np.arange(len(block.y))
         found = self.of_rows(Rows(*block[2:]), numbers)
-        count = float((block.weight > 0.0).sum())
+        _, count = observations(block.weight, self.whole_rows)
         size, place = self._cut(np.abs(found[:, 2]), numbers)
-        weight = float(block.weight.sum(dtype=np.float64))
-        square = (found * found).sum(axis=0)
-        return SurrogateSums(count, weight, found.sum(axis=0), square, size, place)
+        square = (found * found / np.where(count > 0.0, count, 1.0)[:, None]).sum(axis=0)
+        return SurrogateSums(
+            float(count.sum(dtype=np.float64)),
+            weight_kinds(block.weight),
+            found.sum(axis=0),
+            square,
+            size,
+            place,
+        )
 
     def combine(self, left: SurrogateSums, right: SurrogateSums) -> SurrogateSums:
         """Return the sums over two neighbouring blocks."""
@@ -79,8 +90,8 @@ class Surrogate(PassTask[SurrogateSums]):
             np.concatenate([left.size, right.size]), np.concatenate([left.place, right.place])
         )
         return SurrogateSums(
-            left.rows + right.rows,
-            left.weight + right.weight,
+            left.observations + right.observations,
+            left.weights + right.weights,
             left.total + right.total,
             left.square + right.square,
             size,
@@ -134,15 +145,19 @@ class Surrogate(PassTask[SurrogateSums]):
         out = np.empty((1 + p + p * (p + 1) // 2, m))
         order = 2 if curved else 0
         self.model.link(eta, rows.X.T, rows.y, self.model.constants, order, out)
-        used = rows.weight > 0.0
+        power, count = observations(rows.weight, self.whole_rows)
         with np.errstate(invalid="ignore"):
-            out = np.where(used, out * rows.weight, 0.0)
-        value = out[0]
+            out = np.where(power > 0.0, out * power, 0.0)
         if not curved:
+            value = count * out[0]
             return np.stack([value, value, np.zeros(m)], axis=1)
-        b, spread = self._reduced(rows.X, out, p)
-        elpd = value - 0.5 * _penalty(b, np.maximum(1.0 + spread, _LEAST))
-        lpd = value + 0.5 * _penalty(b, np.maximum(1.0 - spread, _LEAST))
+        b, values = self._reduced(rows.X, out, p)
+        left_out = np.minimum(count, 1.0)
+        elpd = -_log_mean(-left_out, out[0], b, values)
+        if (left_out < 1.0).any():
+            elpd += _log_mean(1.0 - left_out, out[0], b, values)
+        elpd *= count
+        lpd = count * _log_mean(np.ones(m), out[0], b, values)
         return np.stack([elpd, lpd, lpd - elpd], axis=1)
 
     def _reduced(self, X: Matrix, out: Matrix, p: int) -> tuple[Matrix, Matrix]:
@@ -187,7 +202,9 @@ def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def _penalty(b: Matrix, values: Matrix) -> Vector:
-    """Return ``sum b^2 / values - log values`` (m,)."""
-    found: Vector = (b * b / values - np.log(values)).sum(axis=1)
+def _log_mean(power: Vector, value: Vector, b: Matrix, values: Matrix) -> Vector:
+    """Return ``log E exp(a l(s))`` (m,) for powers ``a`` (m,), with the eigenvalues of M (m, p)."""
+    a = power[:, None]
+    shrunk = np.maximum(1.0 - a * values, _LEAST)
+    found: Vector = power * value + 0.5 * ((a * b) ** 2 / shrunk - np.log(shrunk)).sum(axis=1)
     return found

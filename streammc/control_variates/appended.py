@@ -202,7 +202,13 @@ def _new_sums(
     complete = len(earlier.candidates) >= int(earlier.histogram.counts[1:].sum())
     fit = max(CANDIDATE_ROWS, len(earlier.candidates)) if complete else len(earlier.candidates)
     task = ExpansionPass(
-        model, earlier.theta_star, earlier.score_draws, earlier.order, fit, check_response=True
+        model,
+        earlier.theta_star,
+        earlier.score_draws,
+        earlier.order,
+        fit,
+        check_response=True,
+        trials_of_weight=0.0 if dataset.attributes.get("trials") else earlier.temperature,
     )
     later = tempered(_table(dataset).rows_after(earlier.n_rows), earlier.temperature)
     new: BlockSums = later.reduce(task, scheduler=scheduler, progress=progress)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,6 +165,8 @@ class _GroupTask(Generic[T]):
     """The table, which a worker of a cluster opens again by its address."""
     threads: int = 1
     """Threads for the groups of a block: above 1 where there are more cores than blocks."""
+    takes_codes: ClassVar[bool] = True
+    """Rows of the block are not looked at: they need not have every column."""
 
     def map(self, block: RowBlock) -> T | None:
         """Reduce the groups whose first row is in the block; ``None`` if there is none."""

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from streammc.errors import ModelError
+from streammc.likelihood.tempered import split_fingerprint
 from streammc.models.mixed.recognise import is_mixed_model, is_table_model
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 
-def invalid_responses(model: Model, X: Matrix, y: Vector) -> tuple[Index, Vector, str] | None:
+def invalid_responses(
+    model: Model, X: Matrix, y: Vector, trials: Vector | None = None
+) -> tuple[Index, Vector, str] | None:
     """Return places of invalid responses, the responses, and what was expected; ``None``: none.
 
     Parameters
@@ -21,11 +24,26 @@ def invalid_responses(model: Model, X: Matrix, y: Vector) -> tuple[Index, Vector
     X, y
         (m, q) and (m,) rows. Where they are groups, the places are rows of their table, else
         positions in ``y``.
+    trials
+        (m,) trials of the rows; ``None``: shares of them are not checked. Groups have those of
+        their table.
     """
     if is_table_model(model):
         return model.fault(X)
     found = model.response_fault(y)
+    share_fault = getattr(model, "share_fault", None)
+    if found is None and trials is not None and share_fault is not None:
+        found = share_fault(y, trials)
     return None if found is None else (found[0], y[found[0]], found[1])
+
+
+def trials_of_weight(dataset: Dataset) -> float:
+    """Return the trials of a row of weight 1, which are the temperature; 0 if shares are no matter.
+
+    They are none where the store was made with trials, and proportions are known to be shares.
+    """
+    stated = dataset.attributes.get("trials")
+    return 0.0 if stated else split_fingerprint(dataset.fingerprint)[1]
 
 
 def needs_response(model: Model) -> bool:
@@ -33,11 +51,13 @@ def needs_response(model: Model) -> bool:
     return model.n_linear > 0 or model.joint is not None or is_mixed_model(model)
 
 
-def response_check(dataset: Dataset, model: Model) -> Callable[[Matrix, Vector], None]:
-    """Return a function of rows that raises ModelError for a response outside the support."""
+def response_check(dataset: Dataset, model: Model) -> Callable[[Matrix, Vector, Vector], None]:
+    """Return a function of X, y and weights that raises ModelError for an invalid response."""
+    per_weight = trials_of_weight(dataset)
 
-    def check(X: Matrix, y: Vector) -> None:
-        fault = invalid_responses(model, np.asarray(X, dtype=np.float64), y)
+    def check(X: Matrix, y: Vector, weight: Vector) -> None:
+        trials = weight * per_weight if per_weight else None
+        fault = invalid_responses(model, np.asarray(X, dtype=np.float64), y, trials)
         if fault is not None:
             _, values, expected = fault
             raise ModelError(

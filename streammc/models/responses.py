@@ -39,6 +39,29 @@ def proportion_fault(y: Vector) -> tuple[Index, str] | None:
     )
 
 
+_ROUNDED: Final = 0.0051
+"""Error of a proportion rounded to two digits, 0.005, and its own rounding."""
+
+
+def share_fault(y: Vector, trials: Vector) -> tuple[Index, str] | None:
+    """Return where the proportion ``y`` is no number of successes out of ``trials`` (m,).
+
+    0 and 1 are, of any number of trials above 0. A proportion in between needs a success and a
+    failure, and may be rounded. Without trials a row weighs as one trial: fractions are then no
+    shares, and their posterior would be that of one trial a row.
+    """
+    inside = (y > 0.0) & (y < 1.0) & (trials > 0.0)
+    some = np.where(inside, trials, 2.0)
+    most = np.ceil(some) - 1.0  # successes, beside one failure
+    nearest = np.clip(np.rint(y * some), 1.0, np.maximum(most, 1.0))
+    good = (most >= 1.0) & (np.abs(y * some - nearest) <= _ROUNDED * some)
+    return _fault(
+        good | ~inside,
+        "shares of known trials (the trials as --trials and the successes as response, or as "
+        "--weight of the shares; in Python trials= and weight=)",
+    )
+
+
 def real_fault(y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is not finite."""
     return _fault(np.isfinite(y), "finite numbers")

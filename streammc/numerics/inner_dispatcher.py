@@ -154,5 +154,5 @@ class InnerDispatcher(CPUDispatcher):  # type: ignore[misc]
         """Call the function from Python."""
         outer = self.__dict__.get("_outer")
         if outer is None:
-            outer = self._outer = CPUDispatcher(self.py_func, None, self.targetoptions)
+            outer = self._outer = CPUDispatcher(self.py_func, {}, self.targetoptions)
         return outer(*args, **kwargs)

@@ -100,4 +100,4 @@ def _inline(function: Callable[..., Any], composition: bool = False, **options: 
     # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
     options.update(nogil=True, error_model="numpy", inline="never", forceinline=True)
     targets = {"nopython": True, "boundscheck": None, **options}
-    return InnerDispatcher(function, None, targets, composition)
+    return InnerDispatcher(function, {}, targets, composition)

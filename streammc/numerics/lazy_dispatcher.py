@@ -31,7 +31,7 @@ class ReadyDispatcher(CPUDispatcher):  # type: ignore[misc]
         """Return the copy that compiled code calls."""
         with global_compiler_lock:
             if "_inner" not in self.__dict__:
-                self._inner = InnerDispatcher(self.py_func, None, self.targetoptions)
+                self._inner = InnerDispatcher(self.py_func, {}, self.targetoptions)
                 try:
                     _compile(self._inner, self._signatures, self._folder and f"{self._folder}-i")
                 except BaseException:

@@ -47,7 +47,10 @@ def _type(record: type, name: str, hint: Any) -> Any:
         array, given = get_args(hint)
         if isinstance(given, types.Type):
             return given
-        return types.Array(from_dtype(np.dtype(get_args(get_args(array)[1])[0])), given, "C")
+        # NDArray[t] is ndarray[shape, dtype[t]]; from NumPy 2.5 on an alias whose argument is t.
+        while arguments := get_args(array):
+            array = arguments[-1]
+        return types.Array(from_dtype(np.dtype(array)), given, "C")
     raise TypeError(
         f"expected a number, an array of known dimension or a record, found {hint!r} as "
         f"{record.__qualname__}.{name}: annotate it with an alias of streammc.protocols"

@@ -38,7 +38,7 @@ def estimates(always, missing=0):
     for seed in range(SETS):
         sample = sample_of(seed, always)
         at = sample.rows
-        found.append(difference_total(values[at], surrogate[at], sums, sample))
+        found.append(difference_total(values[at], surrogate[at], np.ones(len(at)), sums, sample))
     return np.array(found), exact_total(values, np.ones(N))
 
 
@@ -61,7 +61,7 @@ def test_surrogates_of_other_rows_leave_a_large_error():
     values, surrogate = population()
     sums, sample = (float(surrogate.sum()), float(surrogate @ surrogate), float(N)), sample_of(1)
     good, wrong = (
-        difference_total(values[sample.rows], each[sample.rows], sums, sample).error
+        difference_total(values[sample.rows], each[sample.rows], np.ones(M), sums, sample).error
         for each in (surrogate, np.roll(surrogate, 1))
     )
     assert wrong > 8 * good
@@ -100,6 +100,23 @@ def test_rows_of_weight_zero_do_not_count_in_the_spread():
     sample = sample_of(2)
     at = sample.rows
     found = difference_total(
-        values[at], values[at], (float(values.sum()), float(values @ values), N / 2), sample
+        values[at], values[at], used[at], (values.sum(), float(values @ values), N / 2), sample
     )
     assert found.se == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_row_of_several_observations_counts_as_these():
+    values, surrogate = population()
+    count = 1.0 + np.arange(N) % 4
+    times = count.astype(int)
+    exact = exact_total(count * values, count)
+    repeated = exact_total(np.repeat(values, times), np.ones(times.sum()))
+    assert exact.total == pytest.approx(repeated.total, rel=1e-12)
+    assert exact.se == pytest.approx(repeated.se, rel=1e-12)
+    assert exact.se != pytest.approx(exact_total(count * values, np.ones(N)).se, rel=0.1)
+    sample = sample_of(1)
+    at = sample.rows
+    sums = float(count @ surrogate), float(count @ surrogate**2), float(count.sum())
+    found = difference_total((count * values)[at], (count * surrogate)[at], count[at], sums, sample)
+    assert abs(found.total - exact.total) < 4.5 * found.error
+    assert found.se == pytest.approx(exact.se, rel=0.02)

@@ -40,7 +40,18 @@ def test_a_row_of_weight_zero_has_no_terms():
     values[:, 1] = 0.0
     found = row_terms(values, np.array([1.0, 0.0, 2.0]), 1.0)
     assert (0.0, 0.0, 0.0, -math.inf, 0.0, 0.0) == tuple(each[1] for each in found)
-    assert [1.0, 0.0, 1.0] == found.used.tolist()
+    assert [1.0, 0.0, 2.0] == found.observations.tolist()
+
+
+def test_of_a_weight_below_one_no_more_than_the_row_is_left_out():
+    """With ``exp(-w l)`` as weights; a tail that is not smoothed shows the sums themselves."""
+    values = -np.random.default_rng(3).uniform(0.9, 1.1, size=(4000, 1))
+    found = row_terms(values, np.array([0.25]), 1.0)
+    left_out = np.average(np.exp(values), weights=np.exp(-0.25 * values), axis=0)
+    assert found.elpd[0] == pytest.approx(0.25 * math.log(left_out[0]), abs=1e-6)
+    whole = np.average(np.exp(values), weights=np.exp(-values), axis=0)
+    assert found.elpd[0] != pytest.approx(0.25 * math.log(whole[0]), abs=1e-5)
+    assert found.lpd[0] == pytest.approx(0.25 * math.log(np.exp(values).mean()), rel=1e-12)
 
 
 def test_equal_log_likelihoods_are_their_own_terms():

@@ -109,6 +109,21 @@ def test_units_and_constants_that_differ_are_refused(tmp_path):
         ranked([one, two], REQUEST)
 
 
+def test_weights_that_are_trials_for_one_model_alone_are_refused(tmp_path):
+    rng = np.random.default_rng(3)
+    X, y = np.c_[np.ones(60), rng.normal(size=60)], rng.integers(0, 2, 60)
+    table = from_arrays(X, y, weight=np.full(60, 3.0), feature_names=NAMES[:2])
+    theta = 0.05 * rng.normal(size=(2, 60, 2))
+    found = [
+        candidate(model.name, tmp_path, table, model, theta)
+        for model in (models.logistic(), models.binomial(), models.probit())
+    ]
+    ranking = ranked(found[::2], ScoreRequest(draws=120))
+    assert ["observation"] * 2 == [each["left_out"] for each in ranking]
+    with pytest.raises(IdentityError, match="found row in 'binomial' and observation in 'logist"):
+        ranked(found[:2], ScoreRequest(draws=120))
+
+
 def test_models_of_the_columns_are_compared_on_one_store_alone(tmp_path):
     rng = np.random.default_rng(3)
     tables = [from_arrays(rng.normal(size=(300, 1)), None, feature_names=["x"]) for _ in range(2)]

@@ -98,11 +98,96 @@ def test_rows_of_weight_zero_do_not_count(tmp_path):
     weight = (np.arange(3000) % 2).astype(float)
     table, model, run = poisson_case(tmp_path / "run", weight=weight)
     full = score_run(run, model, table, ScoreRequest(draws=400))
-    assert full.terms.used.sum() == 1500
+    assert full.terms.observations.sum() == 1500
     found = score_run(run, model, table, ScoreRequest(draws=400, rows=400))
-    assert found.sums.rows == 1500
+    assert found.sums.observations == 1500
+    assert "row" == full.facts["left_out"]
     assert max(distances(found, full).values()) < 4.5
     assert found.facts["elpd_loo"]["se"] == pytest.approx(full.facts["elpd_loo"]["se"], rel=0.02)
+
+
+def counted(path, model, y, count, draws=300, **how):
+    """Return the store and the run of rows that stand for ``count`` observations each."""
+    rng = np.random.default_rng(8)
+    X = np.c_[np.ones(len(y)), np.linspace(-1.0, 1.0, len(y))]
+    if how.pop("repeat", False):
+        X, y, count = (np.repeat(each, count, axis=0) for each in (X, y, np.ones(len(y))))
+    name = how.pop("name", "weight")
+    table = from_arrays(X, y, feature_names=NAMES[:2], **({} if name is None else {name: count}))
+    theta = [0.2, 0.6] + 0.03 * rng.normal(size=(2, draws, 2))
+    make_run(path, model, table, theta)
+    return table, model, RunDirectory.open(path)
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """400 rows that stand for 1 to 250 observations, and the table of all observations."""
+    rng = np.random.default_rng(1)
+    y, count = rng.integers(0, 2, 400).astype(float), rng.integers(1, 251, 400)
+    path = tmp_path_factory.mktemp("cells")
+    return [
+        counted(path / str(repeat), models.logistic(), y, count, repeat=repeat)
+        for repeat in (False, True)
+    ]
+
+
+def test_frequencies_are_scored_as_the_observations_they_count(cells):
+    (few, model, run), (many, _, repeated) = cells
+    found = score_run(run, model, few, ScoreRequest(draws=400, rows=400)).facts
+    full = score_run(repeated, model, many, ScoreRequest(draws=400, rows=many.n_rows)).facts
+    assert ("exact", "exact") == (found["method"], full["method"])
+    for name in TOTALS:
+        for each in ("estimate", "se"):
+            assert found[name][each] == pytest.approx(full[name][each], rel=1e-9), name
+    assert ("observation", "row") == (found["left_out"], full["left_out"])
+    assert found["weight"] == full["n"]
+    assert [] == found["warnings"]
+    assert 0 == found["pareto_k"]["bad"] + found["pareto_k"]["very_bad"]
+
+
+def test_frequencies_of_a_sample_of_rows_are_within_the_stated_error_of_all(cells):
+    few, model, run = cells[0]
+    full = score_run(run, model, few, ScoreRequest(draws=400, rows=400))
+    found = score_run(run, model, few, ScoreRequest(draws=400, rows=150))
+    assert ("subsampled", "observation") == (found.facts["method"], found.facts["left_out"])
+    assert max(distances(found, full).values()) < 4.5
+    assert found.facts["elpd_loo"]["se"] == pytest.approx(full.facts["elpd_loo"]["se"], rel=0.02)
+    # Surrogates of rows that are left out with all they count are those of another score.
+    task = replace(scoring.Surrogate(model, *moments(run), "store"), whole_rows=True)
+    wrong = few.reduce(task)
+    other = totals(found.terms, found.surrogate, wrong, found.sample)["elpd_loo"]
+    assert abs(other.total - full.facts["elpd_loo"]["estimate"]) > 4.5 * other.error
+
+
+def moments(run):
+    theta = run.draws_matrix().reshape(-1, 2)
+    return theta.mean(axis=0), np.cov(theta.T)
+
+
+def test_trials_of_a_row_are_left_out_together_and_the_advice_says_so(tmp_path):
+    y, trials = np.array([3000.0, 1500.0, 4000.0, 900.0]), np.array([4000, 6000, 9000, 2000])
+    table, model, run = counted(tmp_path / "run", models.binomial(), y, trials, name="trials")
+    found = score_run(run, model, table, ScoreRequest(draws=400)).facts
+    assert ("row", 4) == (found["left_out"], found["n"])
+    (line,) = (line for line in found["warnings"] if "Pareto k" in line)
+    assert "a row is left out with all its trials" in line
+    assert "tails" not in line
+
+
+def test_weights_that_do_not_count_are_said(tmp_path):
+    y, weight = np.tile([0.0, 1.0], 60), np.where(np.arange(120) < 7, 1.5, 1.0)
+    table, model, run = counted(tmp_path / "run", models.logistic(), y, weight)
+    for rows in (100, 120):
+        found = score_run(run, model, table, ScoreRequest(draws=400, rows=rows)).facts
+        (line,) = found["warnings"]
+        assert line.startswith("7 rows have weights that are not whole")
+    both = from_arrays(
+        np.ones((4, 1)), [1, 2, 3, 1], trials=[4, 4, 4, 4], weight=[2, 1, 3, 1],
+        feature_names=["Intercept"],
+    )  # fmt: skip
+    theta = 0.1 * np.random.default_rng(1).normal(size=(2, 60, 1))
+    made = make_run(tmp_path / "both", models.binomial(), both, theta)
+    assert "the product of the trials" in streammc.score(made, both, draws=100)["warnings"][0]
 
 
 def test_the_sum_of_weights_is_that_of_all_rows_and_of_predictions(tmp_path):

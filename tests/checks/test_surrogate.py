@@ -28,7 +28,7 @@ def covariance_of(d, size):
     return size * (root @ root.T / d + np.eye(d))
 
 
-def expanded(model, mean, covariance, rows, order=9):
+def expanded(model, mean, covariance, rows, whole_rows):
     """Return elpd and lpd of the expansion by quadrature over the predictors, row by row."""
     p, q = model.n_linear + model.n_scalar, rows.X.shape[1]
     z, w = np.polynomial.hermite_e.hermegauss(61)
@@ -48,8 +48,12 @@ def expanded(model, mean, covariance, rows, order=9):
         H[np.triu_indices(p)] = out[1 + p :, i]
         H = H + np.triu(H, 1).T
         value = out[1 : 1 + p, i] @ s + 0.5 * np.einsum("ag,ab,bg->g", s, H, s)
-        value = rows.weight[i] * (out[0, i] + value)
-        found[i] = -math.log(share @ np.exp(-value)), math.log(share @ np.exp(value))
+        value, count = out[0, i] + value, rows.weight[i]
+        if whole_rows:
+            value, count = count * value, 1.0
+        left_out = share @ np.exp((1.0 - min(count, 1.0)) * value)
+        left_out /= share @ np.exp(-min(count, 1.0) * value)
+        found[i] = count * math.log(left_out), count * math.log(share @ np.exp(value))
     return found
 
 
@@ -70,22 +74,22 @@ def test_a_gaussian_response_of_known_scale_has_its_closed_form():
     np.testing.assert_allclose(found, np.c_[left_out, inside, inside - left_out], atol=1e-10)
 
 
+@pytest.mark.parametrize("whole_rows", [False, True])
 @pytest.mark.parametrize(
     ("model", "scalars"),
     [(models.poisson(), []), (models.logistic(), []), (models.negative_binomial(), [0.8])],
 )
-def test_surrogates_are_expectations_of_the_expansion(model, scalars):
+def test_surrogates_are_expectations_of_the_expansion(model, scalars, whole_rows):
     rng = np.random.default_rng(2)
-    weight = 0.5 + rng.random(N)
+    weight = 0.5 + 3.0 * rng.random(N)
     rows = rows_of(rng.integers(0, 2, N).astype(float), weight)
     mean = np.array([0.2, -0.3, *scalars])
     covariance = covariance_of(len(mean), 0.01)
-    found = Surrogate(model, mean, covariance, "store").of_rows(rows, np.arange(N))
-    expected = expanded(model, mean, covariance, rows)
+    task = Surrogate(model, mean, covariance, "store", whole_rows=whole_rows)
+    found = task.of_rows(rows, np.arange(N))
+    expected = expanded(model, mean, covariance, rows, whole_rows)
     np.testing.assert_allclose(found[:, :2], expected, rtol=1e-8)
-    wrong = Surrogate(model, mean, covariance, "store").of_rows(
-        rows._replace(X=np.roll(rows.X, 1, axis=0)), np.arange(N)
-    )
+    wrong = task.of_rows(rows._replace(X=np.roll(rows.X, 1, axis=0)), np.arange(N))
     assert np.abs(wrong[:, :2] - expected).max() > 1e-3
 
 
@@ -98,7 +102,7 @@ def test_one_predictor_and_several_agree(monkeypatch):
     task.model.link(eta, rows.X.T.copy(), rows.y, task.model.constants, 2, out)
     V = task._variances(rows.X, 1)
     b, values = module._root(V)[:, 0] * out[1][:, None], V[:, 0] * out[2][:, None]
-    elpd = out[0] - 0.5 * module._penalty(b, 1 + values)
+    elpd = -module._log_mean(-np.ones(N), out[0], b, values)
     np.testing.assert_allclose(short[:, 0], elpd, rtol=1e-12)
 
 
@@ -115,7 +119,8 @@ def test_sums_are_those_of_the_rows_whatever_the_blocks():
     found = task.combine(left, right)
     np.testing.assert_allclose(found.total, values.sum(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.square, (values**2).sum(axis=0), rtol=1e-12)
-    assert found.rows == N // 2
+    assert found.observations == N // 2
+    assert [N // 2, 0, 0] == found.weights.tolist()
     assert found.place.tolist() == np.argsort(-np.abs(values[:, 2]), kind="stable")[:7].tolist()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import xarray
 from coded_tables import table
 from command_line import streammc
+
+from streammc.stores.ingest import wide_design
 
 FORMULA = ("--formula", "late ~ x + C(tail)", "--quiet")
 SHORT = ("--draws", "50", "--warmup", "50", "--chains", "1", "--seed", "1", "--quiet")
@@ -46,6 +49,21 @@ def test_ingest_prints_the_codes_once(made):
     again = streammc(*words[:-1])
     assert "nothing to do" in again.err
     assert streammc(*words, "--codes-above", "3").code == 78
+
+
+def test_a_large_store_is_said_before_it_is_written_and_a_far_larger_one_is_a_warning(
+    made, monkeypatch
+):
+    monkeypatch.setattr(wide_design, "LARGE_BYTES", 100_000)
+    words = ("ingest", made / "t.parquet", made / "large.zarr", *FORMULA[:2])
+    note, *_ = streammc(*words).err.splitlines()
+    assert re.match(rf"{made}/large.zarr takes 0.\d+ MB: 20,000 rows of \d+ bytes", note)
+    dense = ("ingest", made / "t.parquet", made / "larger.zarr", *FORMULA)
+    warning, *_ = streammc(*dense, "--codes-above", "4096").err.splitlines()
+    assert "times their source of" in warning
+    assert "89 of the 91 columns are those of C(tail): store factors as codes" in warning
+    kept = streammc(*dense, "--codes-above", "4096", "--overwrite").err
+    assert 1 == kept.count("times their source")
 
 
 def test_parameters_have_the_same_names_and_values(made):

@@ -233,7 +233,7 @@ def test_a_sampler_without_a_pass_checks_the_responses_of_groups():
     )
     block = next(iter(_blocks(data)))
     with pytest.raises(ModelError, match="found 3"):
-        response_check(data, model)(block.X, block.y)
+        response_check(data, model)(block.X, block.y, block.weight)
 
 
 def _blocks(data):

@@ -74,7 +74,8 @@ def test_scores_of_weighted_rows_are_per_unit_of_weight_in_both_commands(tmp_pat
     found = streammc("score", "r", "--json", "--quiet").json
     assert found["weight"] == 900
     text = streammc("score", "r", "--quiet").out
-    shown = re.search(r"per row +(\S+) \(elpd_loo / sum of weights\)", text)
+    assert "one observation; a row of weight w counts as w of them" in text
+    shown = re.search(r"per observation +(\S+) \(elpd_loo / sum of weights\)", text)
     assert float(shown[1]) == pytest.approx(found["elpd_loo"]["estimate"] / 900, rel=1e-3)
     predict = ("predict", "r", "w.zarr", "-o")
     text = streammc(*predict, "p.zarr", "--quiet").out

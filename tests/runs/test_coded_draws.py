@@ -10,6 +10,7 @@ import streammc
 from streammc.control_variates import subset
 from streammc.control_variates.full_pass import block_pass
 from streammc.control_variates.plan import unit_scores
+from streammc.likelihood.grouped import by_group
 
 MODEL = streammc.models.logistic(prior=streammc.priors.normal(scale=1.0))
 FEW, ROWS = "late ~ x + C(tail) + z", 20_000
@@ -45,6 +46,72 @@ def test_draws_have_the_bits_of_those_from_dense_columns(dense_passes, sampler):
     _, one = draws_of(dense, sampler=sampler, chains=2)
     _, other = draws_of(coded, sampler=sampler, chains=2)
     np.testing.assert_array_equal(one["beta"].values, other["beta"].values)
+
+
+GROUPED = "late ~ x + tail + (1 + x | day)"
+
+
+@pytest.fixture(scope="module")
+def grouped_runs(tmp_path_factory):
+    """The runs of a mixed model on the same groups with dense columns and with codes."""
+    found, source = {}, table(2000)
+    for name, above in (("dense", NEVER), ("coded", 64)):
+        path = tmp_path_factory.mktemp(name)
+        store = made(source, GROUPED, codes_above=above, path=path / "s.zarr")
+        sampler = streammc.samplers.hmc()
+        settings = {"draws": 60, "warmup": 20, "seed": 3, "chains": 2, "audit": False}
+        streammc.sample(store, MODEL, sampler=sampler, path=path / "run", **settings)
+        found[name] = store, path / "run"
+    return found
+
+
+def test_draws_of_a_mixed_model_have_the_bits_of_those_from_dense_columns(grouped_runs):
+    (dense, one), (coded, other) = grouped_runs["dense"], grouped_runs["coded"]
+    assert coded.attributes["codes"]
+    assert "codes" not in dense.attributes
+    draws = [streammc.open_run(path)["posterior"].to_dataset() for path in (one, other)]
+    for name in ("beta", "tau"):
+        assert draws[0][name].values.std() > 0.0
+        np.testing.assert_array_equal(draws[0][name].values, draws[1][name].values)
+
+
+def test_effects_scores_and_predictions_of_a_mixed_model_are_those_from_dense_columns(
+    grouped_runs,
+):
+    found = []
+    for store, run in grouped_runs.values():
+        rows = made(table(300, seed=2), None, like=store)
+        effects = streammc.effects(run, store)
+        predicted = streammc.predict(run, rows, draws=20, trained_on=store)
+        score = streammc.score(run, store, draws=100)
+        found.append(
+            (effects["mean"].values, predicted["mean"].values, score["elpd_loo"]["estimate"])
+        )
+    for dense, coded in zip(*found, strict=True):
+        np.testing.assert_array_equal(dense, coded)
+
+
+def test_a_code_of_no_column_is_not_read_beyond_the_columns():
+    _, coded = pair(GROUPED, n=2000)
+    model = by_group(coded, MODEL)[1]
+    link, places = model.link, np.array([[0.0, 500.0], [40.0, 30.0]])
+    theta = np.zeros((model.dim(coded.n_features), 2))
+    out = np.empty((1, 2))
+    values = []
+    for wrong in (0, 91, 65535):
+        codes = coded.rows().codes.copy()
+        codes[10, 0] = wrong
+        spoiled = type(coded)(
+            type(coded._arrays[0])(coded._arrays[0].dense, codes, coded._arrays[0].columns),
+            *coded._arrays[1:], dict(coded.attributes), 4096, None, coded.groups,
+        )  # fmt: skip
+        own = by_group(spoiled, MODEL)[1]
+        link(theta, places, np.zeros(2), own.constants, 0, out)
+        values.append(out[0].copy())
+    assert np.isfinite(values[0]).all()
+    for value in values[1:]:
+        assert not np.isfinite(value[0])
+        assert value[1] == values[0][1]
 
 
 def test_one_other_code_changes_the_draws(dense_passes):

@@ -46,6 +46,20 @@ def test_small_correction_beyond_its_error_is_a_warning(sign):
     assert "z = 10.0" in line
 
 
+@pytest.mark.parametrize(("size", "told"), [(3e-5, False), (0.009, False), (0.011, True)])
+def test_a_correction_that_nobody_could_see_is_no_warning_at_any_z(size, told):
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(size, size / 50.0))
+    assert told == any("small but not by chance (z = 50.0)" in line for line in lines)
+    assert len(lines) == told
+
+
+def test_the_clear_correction_is_named_and_not_a_tiny_one_of_larger_z():
+    written = audit(0.05, 0.005).to_json()
+    written["parameters"]["a"] = {"correction_sd": 3e-5, "mcse_sd": 1e-7}
+    (line,) = audit_warnings(Audit.from_json({**written, "largest_z": 300.0}))
+    assert "the mean of b by 0.05 posterior sd, small but not by chance (z = 10.0)" in line
+
+
 @pytest.mark.parametrize(
     ("ess", "largest", "told"),
     [(399.99, 1.01, False), (361.0, 4.0, False), (359.0, 4.0, True), (395.0, 6.0, True)],

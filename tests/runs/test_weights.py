@@ -17,14 +17,16 @@ from streammc.control_variates import compute
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
+from streammc.errors import ModelError
 from streammc.likelihood import expanded_rows as held_rows
 from streammc.likelihood.blocks import allocate_block
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
-from streammc.models import logistic, poisson
+from streammc.models import binomial, logistic, poisson
+from streammc.models.responses import share_fault
 from streammc.priors import normal
 from streammc.runs.audit import log_weights
 from streammc.runs.job import run_job
-from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers import hmc, hmc_ecs, mh_minibatch, pt, sgld
 from streammc.samplers.common.request import RunRequest
 from streammc.samplers.hamiltonian.whitening import whiten_block
 from streammc.stores import MemoryStore, from_arrays
@@ -283,7 +285,7 @@ def test_trials_have_the_likelihood_of_single_ones():
     stores = (
         from_arrays(X, successes, trials=trials),
         from_arrays(np.repeat(X, trials, axis=0), single),
-        from_arrays(X, successes / np.maximum(trials, 1)),
+        from_arrays(X, successes, trials=trials + 4),
     )
     models = MODELS["binomial"], MODELS["logistic"], MODELS["binomial"]
     for of in (sums, *DENSITIES, exact_weights):
@@ -292,3 +294,74 @@ def test_trials_have_the_likelihood_of_single_ones():
             cv = compute(store, model, theta_star=theta_star(model), passes=1)
             found.append(of(store, model) if of is sums else of(store, model, cv))
         assert_equal_unless_ignored(found, scale=1500.0 if of is exact_weights else None)
+
+
+@pytest.mark.parametrize(
+    ("y", "trials", "share"),
+    [
+        (0.4, 1.0, False),
+        (0.003, 1.0, False),
+        (0.4, 5.0, True),
+        (0.4, 4.0, False),
+        (0.33, 3.0, True),  # rounded to two digits
+        (0.003, 300.0, True),
+        (0.003, 3.0, False),
+        (0.5, 1.7, False),
+        (0.42, 7.3, False),
+        (0.4, 0.0, True),  # the row does not count
+        (0.0, 0.3, True),
+        (1.0, 1.0, True),
+    ],
+)
+def test_a_share_is_a_number_of_successes_out_of_the_trials(y, trials, share):
+    found = share_fault(np.array([0.0, y]), np.array([1.0, trials]))
+    assert share == (found is None)
+    assert share or found[0].tolist() == [1]
+
+
+def shares(n=200, trials=10):
+    rng = np.random.default_rng(5)
+    X = np.c_[np.ones(n), rng.normal(size=n)]
+    return X, rng.binomial(trials, 1 / (1 + np.exp(-X @ [0.3, 0.6]))) / trials
+
+
+@pytest.mark.parametrize("weights", ["none", "ones", "not trials"])
+@pytest.mark.parametrize(
+    "sampler", [hmc(), mh_minibatch(control_variate="none"), pt(), sgld(control_variate="none")]
+)
+def test_shares_without_trials_are_refused(sampler, weights):
+    X, y = shares()
+    weight = {"ones": np.ones(200), "not trials": np.linspace(1.0, 4.0, 200)}.get(weights)
+    settings = {"draws": 50, "warmup": 50, "chains": 1, "seed": 1}
+    with pytest.raises(ModelError, match=r"binomial: expected shares of known trials .*--trials"):
+        run_job(RunRequest(from_arrays(X, y, weight=weight), binomial(), sampler, **settings))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_shares_with_their_trials_as_weights_are_taken_at_every_temperature(temperature):
+    X, y = shares()
+    stated = from_arrays(X, np.rint(10 * y), trials=np.full(200, 10))
+    weighed = from_arrays(X, y, weight=np.full(200, 10.0))
+    one, other = (
+        compute(store, binomial(), temperature=temperature) for store in (stated, weighed)
+    )
+    np.testing.assert_allclose(one.theta_star, other.theta_star, rtol=1e-12)
+    with pytest.raises(ModelError, match="found 0"):
+        compute(from_arrays(X, y, weight=np.full(200, 1.0)), binomial(), temperature=temperature)
+
+
+def test_stated_trials_may_be_weighted_down_to_one():
+    X, y = shares()
+    store = from_arrays(X, np.rint(10 * y), trials=np.full(200, 10), weight=np.full(200, 0.1))
+    assert np.isfinite(compute(store, binomial()).theta_star).all()
+
+
+def test_shares_without_trials_are_refused_in_groups():
+    X, y = shares()
+    groups = np.repeat(np.arange(20), 10)
+    with pytest.raises(ModelError, match="expected shares of known trials"):
+        compute(from_arrays(X, y, groups=groups), binomial())
+    with_trials = from_arrays(X, np.rint(10 * y), trials=np.full(200, 10), groups=groups)
+    weighed = from_arrays(X, y, weight=np.full(200, 10.0), groups=groups)
+    one, other = (compute(store, binomial()) for store in (with_trials, weighed))
+    np.testing.assert_allclose(one.theta_star, other.theta_star, rtol=1e-9)

@@ -92,6 +92,8 @@ class ExpansionPass:
     order: int
     cap: int
     check_response: bool
+    trials_of_weight: float = 0.0
+    """Trials of a row of weight 1, to check shares of them; 0 where they are stated."""
 
     @property
     def takes_codes(self) -> bool:
@@ -181,7 +183,8 @@ class ExpansionPass:
 
     def _fault(self, block: RowBlock) -> Fault | None:
         """Return the invalid responses of a block; of groups the first is a row of the table."""
-        found = invalid_responses(self.model, block.X, block.y)
+        trials = block.weight * self.trials_of_weight if self.trials_of_weight else None
+        found = invalid_responses(self.model, block.X, block.y, trials)
         if found is None:
             return None
         at, values, expected = found

@@ -112,16 +112,30 @@ def posterior_point(
 
 
 def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
-    """Return :func:`posterior_point` with the least damping that makes it positive definite."""
+    """Return :func:`posterior_point` with the least damping that makes it positive definite.
+
+    Raises
+    ------
+    ModelError
+        If no damping does.
+    """
+    point = _damped(theta, sums, table)
+    if point is None:
+        raise ModelError(
+            "expected a log posterior with finite curvature, found none at the starting point; "
+            "check the columns and the response for huge values, or give a tighter prior"
+        )
+    return point
+
+
+def _damped(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point | None:
+    """Return :func:`damped_point`, or ``None`` where no damping is enough."""
     for damping in (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3):
         try:
             return posterior_point(theta, sums, table, damping)
         except NotPositiveDefiniteError:
             continue
-    raise ModelError(
-        "expected a log posterior with finite curvature, found none at the starting point; "
-        "check the columns for huge values or give a tighter prior"
-    )
+    return None
 
 
 _CRAWL: Final = 0.05
@@ -160,9 +174,12 @@ def maximise(
             trial = point.theta + length * point.step
             new = objective(trial)
             if np.isfinite(new[0]) and all(np.all(np.isfinite(part)) for part in new[1:]):
-                after = damped_point(trial, new, table)
+                # Far out, as at a scale of e^-12, the curvature may be lost: the step is too long.
+                found = _damped(trial, new, table)
+                least = point.log_posterior + 1e-4 * length * gain
                 slack = 1e-12 * abs(point.log_posterior)
-                if after.log_posterior >= point.log_posterior + 1e-4 * length * gain - slack:
+                if found is not None and found.log_posterior >= least - slack:
+                    after = found
                     break
             length *= 0.5
             if length < 1e-10:

@@ -39,7 +39,7 @@ from streammc.control_variates.subset import (
 )
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import fewer, ungrouped
-from streammc.likelihood.invalid_responses import invalid_responses
+from streammc.likelihood.invalid_responses import invalid_responses, trials_of_weight
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import LOCATION
 from streammc.protocols import Matrix, Rows, Vector
@@ -201,7 +201,10 @@ class _Search:
         where = best_coordinates(request.model, self._subset, point.theta, deltas, request.order)
         self._noise = where.noise
         shifts = where.shifts(deltas)
-        task = ExpansionPass(where.model, where.centre, shifts, request.order, cap, check)
+        per_weight = trials_of_weight(dataset)
+        task = ExpansionPass(
+            where.model, where.centre, shifts, request.order, cap, check, per_weight
+        )
         before = time.perf_counter()
         sums = dataset.reduce(task, scheduler=request.scheduler, progress=request.progress)
         self._pass_seconds += time.perf_counter() - before

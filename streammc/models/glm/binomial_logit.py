@@ -9,7 +9,7 @@ import numpy as np
 from streammc.models.glm.bernoulli_logit import chances
 from streammc.models.linear import LinearModel
 from streammc.models.parameters import Parameter, predictor
-from streammc.models.responses import proportion_fault
+from streammc.models.responses import proportion_fault, share_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior
@@ -76,6 +76,10 @@ class Binomial(LinearModel):
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not in [0, 1]."""
         return proportion_fault(y)
+
+    def share_fault(self, y: Vector, trials: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is no number of successes out of ``trials``."""
+        return share_fault(y, trials)
 
     def log_constant(self, y: Vector, trials: Vector) -> float | None:
         """Return ``sum log C(n, n y)``, which the link leaves out.

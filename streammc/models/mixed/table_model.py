@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streammc.errors import ModelError
 from streammc.models.mixed.mixed_model import MixedModel
@@ -31,8 +29,10 @@ class TableModel(MixedModel):
     @property
     def constants(self) -> Vector:
         """Return the places of the table's arrays, and the constants of a group's link."""
-        arrays: Sequence[NDArray[Any]] = self.table.rows().arrays
-        return np.concatenate([table_constants(self.n_features, arrays), super().constants])
+        rows = self.table.rows()
+        codes, columns = getattr(rows, "codes", None), getattr(rows, "columns", None)
+        table = table_constants(self.n_features, rows.arrays, codes, columns)
+        return np.concatenate([table, super().constants])
 
     def start(self, rows: Rows) -> Vector:
         """Return the start from up to 65,536 rows of the groups; see ``MixedModel.start``."""
@@ -53,6 +53,10 @@ class TableModel(MixedModel):
         at = _rows_in(*X.astype(np.int64).T)
         y = np.asarray(response[at], dtype=np.float64)
         found = super().response_fault(y)
+        share_fault = getattr(self.inner, "share_fault", None)
+        if found is None and share_fault is not None and not self.table.attributes.get("trials"):
+            weight = self.table.rows().arrays[3]
+            found = share_fault(y, weight[at] if weight.size else np.ones(len(at)))
         return None if found is None else (at[found[0]], y[found[0]], found[1])
 
     def rows_of(self, places: Matrix) -> tuple[Rows, Index]:

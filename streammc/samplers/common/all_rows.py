@@ -102,5 +102,5 @@ def ground(
     full = hold(dataset, joint=model.joint is not None)
     if not cv.certificate.passes:  # a pass would have checked the responses
         used = full.weight > 0.0
-        response_check(dataset, model)(full.design.T[used], full.y[used])
+        response_check(dataset, model)(full.design.T[used], full.y[used], full.weight[used])
     return base, full, first, spread

@@ -83,7 +83,7 @@ class MetropolisProblem:
     """Standard deviation of the first positions in these coordinates."""
     modes: Matrix | None = None
     """(M, d) other modes in these coordinates; chains start at the modes in turn."""
-    check: Callable[[Matrix, Vector], None] | None = None
+    check: Callable[[Matrix, Vector, Vector], None] | None = None
     """Raises an error if a response is outside the support; ``None``: a pass has checked all."""
     implied: float = 1.0
     """Temperature of the sampler itself, by which those of ``schedule`` are multiplied."""
@@ -214,7 +214,7 @@ class MetropolisKernel(Chain):
         problem.source.gather(starts, b, rows)
         if problem.check is not None:
             used = rows.weight > 0.0
-            problem.check(rows.X[used], rows.y[used])
+            problem.check(rows.X[used], rows.y[used], rows.weight[used])
         leave_out(starts, b, problem.certainty_rows, rows.weight)
         self.rows_gathered += len(units) * b
         return rows

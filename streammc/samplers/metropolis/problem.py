@@ -78,7 +78,7 @@ def metropolis(
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
         used = held.weight > 0.0
-        check(held.design[:, : len(used)].T[used], held.y[used])
+        check(held.design[:, : len(used)].T[used], held.y[used], held.weight[used])
     return MetropolisProblem(
         link=model.link,
         sums=taylor,

@@ -8,6 +8,8 @@ import pytest
 from command_line import snapshot, streammc
 from job_tables import write_job, write_table
 
+from streammc.stores.ingest import wide_design
+
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -51,6 +53,17 @@ def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
     more = streammc("check", write_job(job.parent, predictions="", draws="80"), "--json").json
     assert "partial, 50 draws per chain, to be resumed" == states(more)["sample"]
     assert "hmc" in more["stages"][1]["sampler"]
+
+
+def test_a_plan_names_a_store_far_larger_than_its_tables(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [] == streammc("check", job, "--json").json["notes"]
+    monkeypatch.setattr(wide_design, "LARGE_BYTES", 100)
+    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 0.1)
+    (note,) = streammc("check", job, "--json").json["notes"]
+    assert note.startswith("the store takes about ")
+    assert note.endswith("codes_above, layout and compression of [ingest]")
 
 
 @pytest.mark.parametrize(

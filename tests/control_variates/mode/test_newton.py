@@ -5,6 +5,8 @@ import pytest
 from passes import table
 from scipy.optimize import minimize
 
+from streammc import from_arrays, models
+from streammc.control_variates import compute
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
     maximise,
@@ -132,3 +134,18 @@ def test_derivatives_with_a_small_error_do_not_make_the_search_crawl():
     point = maximise(objective, np.array([2.0]), normal(scale=10.0).table(("a",)))
     assert len(seen) < 80
     assert abs(point.theta[0]) * np.sqrt(1000.0) < 0.1
+
+
+@pytest.mark.parametrize(("n", "outlier"), [(100, 1e6), (200, 1e6), (500, 1e9)])
+def test_far_outliers_of_the_response_do_not_end_the_search(n, outlier):
+    """Newton's step from there may leave for a scale of e^-12, where no curvature is left."""
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(n), rng.normal(size=n)]
+    y = X @ [1.0, 2.0] + rng.standard_t(4, size=n)
+    y[:5] = outlier
+    store, model = from_arrays(X, y), models.student_t()
+    found = compute(store, model)
+    near = compute(store, model, theta_star=[1.0, 2.0, 0.0, 0.0])
+    np.testing.assert_allclose(found.theta_star, near.theta_star, atol=1e-4)
+    sd = np.sqrt(np.diag(found.factor @ found.factor.T))
+    assert (np.abs(found.theta_star - [1.0, 2.0, 0.0, 0.0])[:2] < 4.5 * sd[:2]).all()

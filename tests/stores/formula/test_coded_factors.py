@@ -114,11 +114,19 @@ def test_factors_as_columns_of_a_mixed_model_are_coded_above_the_number_given():
     np.testing.assert_array_equal(design_of(dense), design_of(coded))
 
 
-def test_groups_keep_every_factor_as_columns():
-    formula = "late ~ x + tail + (1 | day)"
-    assert "codes" not in made(table(), formula).attributes
-    with pytest.raises(ConfigError, match="with groups, found both"):
-        made(table(), formula, codes_above=3)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_factors_beside_groups_are_coded_too(dtype, tmp_path):
+    formula = "late ~ x + tail + z:tail + (1 + x | day)"
+    dense, coded = pair(formula, dtype=dtype)
+    assert ["tail"] == [each["column"] for each in coded.attributes["codes"]]
+    if dtype == "float32":
+        np.testing.assert_array_equal(design_of(dense), design_of(coded))
+    np.testing.assert_array_equal(dense.row_ids(), coded.row_ids())
+    np.testing.assert_array_equal(dense.groups.offset, coded.groups.offset)
+    store = made(table(), formula, dtype=dtype, path=tmp_path / "s.zarr")
+    np.testing.assert_array_equal(design_of(coded), design_of(store))
+    rows = made(table(400, seed=2), None, like=store)
+    assert store.attributes["codes"] == rows.attributes["codes"]
 
 
 @pytest.mark.parametrize("wrong", [-1, True, 2.5, "64"])

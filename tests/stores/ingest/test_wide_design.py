@@ -1,4 +1,4 @@
-"""The warning about a factor of many levels."""
+"""Warnings about a factor of many levels, and about a store far larger than its source."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import streammc
+from streammc.stores.ingest import wide_design
 from streammc.stores.ingest.ingestion import from_table, ingest
 
 FORMULA = "late ~ distance + C(tail)"
@@ -63,3 +64,86 @@ def test_many_columns_of_numbers_are_warned_of_without_levels(tmp_path: Path) ->
     frame.columns = [f"c{j}" for j in range(1001)]
     with pytest.warns(UserWarning, match=r"the design has 1,001 columns: .* matter least"):
         streammc.from_table(frame, response="c0")
+
+
+def warned_before_writing(path: Path, monkeypatch, formula: str, **options) -> list[str]:
+    """Return the warnings that are announced of a table of 30 levels before any row is written."""
+    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
+    heard: list[tuple[int, int, list[str]]] = []
+
+    def announce(rows: int, row_bytes: int, lines: list[str]) -> None:
+        assert not (path / "s.zarr").exists()
+        heard.append((rows, row_bytes, list(lines)))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        source = csv(path / "t.csv", 30)
+        ingest(source, path / "s.zarr", formula=formula, announce=announce, **options)
+    assert ["t.csv"] == [each.name for each in path.iterdir()]
+    ((rows, row_bytes, lines),) = heard
+    written = ingest(source, path / "s.zarr", formula=formula, **options)
+    assert (rows, row_bytes) == (written["n_rows"], written["row_bytes"])
+    assert lines == written["warnings"]
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "part"),
+    [
+        (
+            "late ~ distance + C(tail):distance",
+            {},
+            "28 of the 30 columns are those of C(tail):distance: merge rare levels or leave it out",
+        ),
+        (FORMULA, {}, "29 of the 31 columns are those of C(tail): store factors as codes, --codes"),
+        (
+            "late ~ distance + (1 | tail)",
+            {"group_as": ["tail=columns"]},
+            "30 of the 32 columns are those of C(tail): store factors as codes, --codes-above 0, ",
+        ),
+    ],
+)
+def test_a_store_far_larger_than_its_source_is_said_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: str, options: dict, part: str
+) -> None:
+    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    (line,) = warned_before_writing(tmp_path, monkeypatch, formula, **options)
+    assert part in line
+    assert "(2,500 rows of 1" in line
+    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 10)
+    report = ingest(tmp_path / "t.csv", tmp_path / "s.zarr", formula=formula, overwrite=True)
+    assert [] == [each for each in report["warnings"] if "their source" in each]
+
+
+def test_codes_and_compression_end_the_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    source = csv(tmp_path / "t.csv", 30)
+    for name, options in (
+        ("codes", {"codes_above": 0}),
+        ("zstd", {"layout": "cloud", "compression": "zstd"}),
+    ):
+        assert [] == ingest(source, tmp_path / name, formula=FORMULA, **options)["warnings"]
+
+
+def test_groups_are_not_told_to_compress_their_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    columns = {**table(30), "day": np.arange(2500) % 7}
+    formula = "late ~ C(tail):distance + (1 | day)"
+    (line,) = ingest(columns, tmp_path / "s.zarr", formula=formula)["warnings"]
+    assert line.endswith("are those of C(tail):distance: merge rare levels or leave it out")
+
+
+def test_a_table_in_memory_far_larger_than_its_source_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    with pytest.warns(UserWarning, match=r"times their source .*--codes-above 0$"):
+        from_table(pa.table(table(30)), formula=FORMULA)

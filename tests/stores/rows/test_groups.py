@@ -61,7 +61,10 @@ def expected_rows(column: str) -> dict[str, list[int]]:
         values = values.astype(int)
     if column == "day":
         values = values.dt.strftime("%Y-%m-%d")
-    return {str(label): list(rows) for label, rows in values.groupby(values).indices.items()}
+    return {
+        str(label): list(rows)
+        for label, rows in values.groupby(values, observed=True).indices.items()
+    }
 
 
 def check(store: Any, column: str, expected: dict[str, list[int]] | None = None) -> None:
