@@ -13,15 +13,14 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from streammc.models.mixed.group_constants import EFFECTS, FEATURES, NODES, SCALARS
-from streammc.models.mixed.group_link import SMALL, log_integral
-from streammc.models.mixed.group_nodes import padded
+from streammc.models.mixed.group_constants import EFFECTS, FEATURES, SCALARS
+from streammc.models.mixed.group_link import SMALL, group_nodes
 from streammc.models.mixed.group_rows import (
     CURVES,
-    NODE_ROWS,
     NODE_U1,
     NODE_U2,
     SHARE,
+    VALUE,
     count_used,
 )
 from streammc.models.mixed.table_link import TABLE, read_group
@@ -75,18 +74,15 @@ def group_effects(thetas, X, y, constants, shift, scale, out):  # type: ignore[n
     """
     q, effects = int(constants[FEATURES]), int(constants[EFFECTS])
     p = 1 + int(constants[SCALARS])
-    per_effect = int(constants[NODES])
-    count = per_effect * per_effect if effects == 2 else per_effect
     n = count_used(X, q + 1)
     scratch = np.empty((CURVES + p + 1 + p + p * (p + 1) // 2, n))
     rows, predictors = scratch[:CURVES], scratch[CURVES : CURVES + p]
     terms = scratch[CURVES + p :]
     small = np.empty(SMALL)
-    nodes = np.empty((NODE_ROWS, padded(count)))
     parts = np.empty((effects, thetas.shape[0], 3))
     for s in range(thetas.shape[0]):
-        value = log_integral(thetas[s], X, y, constants, rows, predictors, terms, small, nodes)
-        if not math.isfinite(value):
+        nodes = group_nodes(thetas[s], X, y, constants, rows, predictors, terms, small)
+        if not math.isfinite(small[VALUE]):
             out[:, :] = math.nan
             return
         for e in range(effects):
@@ -94,10 +90,10 @@ def group_effects(thetas, X, y, constants, shift, scale, out):  # type: ignore[n
             first = 1.0 if e == 0 else 0.0
             second = (-shift if e == 0 else 1.0 / scale) if effects == 2 else 0.0
             mean = variance = third = 0.0
-            for m in range(count):
+            for m in range(nodes.shape[1]):
                 u = first * nodes[NODE_U1, m] + second * nodes[NODE_U2, m]
                 mean += nodes[SHARE, m] * u
-            for m in range(count):
+            for m in range(nodes.shape[1]):
                 u = first * nodes[NODE_U1, m] + second * nodes[NODE_U2, m] - mean
                 square = nodes[SHARE, m] * u * u
                 variance += square

@@ -12,15 +12,14 @@ import math
 import numpy as np
 from numba import types
 
-from streammc.models.mixed.group_constants import EFFECTS, FEATURES, NODES, SCALARS
-from streammc.models.mixed.group_link import SMALL, log_integral
-from streammc.models.mixed.group_nodes import padded
+from streammc.models.mixed.group_constants import EFFECTS, FEATURES, NODES, PANELS, SCALARS
+from streammc.models.mixed.group_link import SMALL, group_nodes
 from streammc.models.mixed.group_rows import (
     CURVES,
-    NODE_ROWS,
     NODE_U1,
     NODE_U2,
     SHARE,
+    VALUE,
     count_used,
 )
 from streammc.models.mixed.table_link import TABLE, read_group
@@ -45,15 +44,13 @@ def table_nodes(thetas, places, constants, out):  # type: ignore[no-untyped-def]
     """
     q = int(constants[0])
     own = constants[TABLE:]
-    effects, p, per_effect = int(own[EFFECTS]), 1 + int(own[SCALARS]), int(own[NODES])
-    count = per_effect * per_effect if effects == 2 else per_effect
+    effects, p = int(own[EFFECTS]), 1 + int(own[SCALARS])
     most = 0
     for g in range(places.shape[1]):
         most = max(most, int(places[1, g]))
     buffer = np.empty((q + 2) * most)
     responses = np.empty(most)
     small = np.empty(SMALL)
-    nodes = np.empty((NODE_ROWS, padded(count)))
     for g in range(places.shape[1]):
         n = int(places[1, g])
         X, y = buffer[: (q + 2) * n].reshape((q + 2, n)), responses[:n]
@@ -63,12 +60,21 @@ def table_nodes(thetas, places, constants, out):  # type: ignore[no-untyped-def]
         rows, predictors = scratch[:CURVES], scratch[CURVES : CURVES + p]
         terms = scratch[CURVES + p :]
         for s in range(thetas.shape[0]):
-            value = log_integral(thetas[s], X, y, own, rows, predictors, terms, small, nodes)
-            if not math.isfinite(value):
+            nodes = group_nodes(thetas[s], X, y, own, rows, predictors, terms, small)
+            if not math.isfinite(small[VALUE]):
                 out[g, s] = math.nan
                 continue
-            for k in range(count):
-                out[g, s, 0, k] = nodes[NODE_U1, k]
+            # Of the nodes of panels those with the largest shares, where there is no room for all.
+            size = min(nodes.shape[1], out.shape[3])
+            places_of = np.arange(size)
+            if nodes.shape[1] > out.shape[3] and int(own[NODES]) == PANELS:
+                places_of = np.argsort(-nodes[SHARE])[:size]
+            out[g, s] = 0.0
+            total = 0.0
+            for at in places_of:
+                total += nodes[SHARE, at]
+            for k in range(size):
+                out[g, s, 0, k] = nodes[NODE_U1, places_of[k]]
                 if effects == 2:
-                    out[g, s, 1, k] = nodes[NODE_U2, k]
-                out[g, s, effects, k] = nodes[SHARE, k]
+                    out[g, s, 1, k] = nodes[NODE_U2, places_of[k]]
+                out[g, s, effects, k] = nodes[SHARE, places_of[k]] / total
