@@ -3,10 +3,10 @@
 With ``r`` the rank of the design and ``W`` the total weight of the rows, the density of
 ``(beta, log sigma)`` grows as ``sigma^-W`` towards an exact fit, and there is no joint mode.
 Integrated over ``beta`` it goes as ``sigma^(a + r - W)``, ``a`` the power of the prior of
-``sigma`` at 0: a proper posterior where ``a + r > W``, and no posterior elsewhere. Effects of groups count as columns: a
-response that is constant within the groups is fitted by them. The same holds of a gamma response
-and ``sigma = shape^(-1 / 2)``, with the logarithm of the response. The density of a Student t
-grows like that, for ``nu`` below 1 or so, where most of the rows are equal in their groups.
+``sigma`` at 0: a proper posterior where ``a + r > W``, and no posterior elsewhere. Effects of
+groups count as columns: they fit a response that is constant within the groups. The same holds of a
+gamma response and ``sigma = shape^(-1 / 2)``, with the logarithm of the response. The density of a
+Student t grows like that where most of the rows are equal in their groups.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
 
 def _single(X: Matrix) -> bool:
     """Return whether some numbers have fractions, and all are those of single precision."""
-    return bool((X != np.round(X)).any() and (X == X.astype(np.float32)).all())
+    return bool((np.round(X) != X).any() and (X.astype(np.float32) == X).all())
 
 
 def _without_effects(

@@ -118,9 +118,9 @@ def with_nodes(model: M, dataset: Dataset) -> M:
     """Return a mixed model with enough quadrature nodes for these data, the same in every call.
 
     The nodes are the fewest of a list whose error varies by less than 0.005 over draws around
-    the mode of a sample of the groups, as wide as the posterior of all; the last of the list, panels
-    or 31 x 31, if no other suffices. A given number of nodes is kept. Where the sample has no mode
-    the full pass raises the error.
+    the mode of a sample of the groups, as wide as the posterior of all; the last of the list,
+    panels or 31 x 31, if no other suffices. A given number of nodes is kept. Where the sample has
+    no mode the full pass raises the error.
     """
     given: Any = model
     groups = groups_of(dataset)

@@ -91,10 +91,11 @@ def group_nodes(theta, X, y, constants, rows, predictors, terms, small):  # type
     facts, mode = small[:FACTS], small[FACTS : FACTS + MODE]
     local = small[FACTS + MODE :]
     per_effect = int(constants[NODES])
-    inner = constants[FIRST_NODE + 2 * per_effect :]
+    inner = constants[FIRST_NODE + 2 * max(per_effect, 0) :]
     _collect(theta, X, y, constants, rows, predictors, facts)
-    if per_effect == PANELS:
-        return panel_nodes(facts, rows, predictors, terms, inner, local, mode)
+    if per_effect <= PANELS:
+        cells = 1 if per_effect < PANELS else 0
+        return panel_nodes(cells, facts, rows, predictors, terms, inner, local, mode)
     count = per_effect * per_effect if int(constants[EFFECTS]) == 2 else per_effect
     nodes = np.empty((NODE_ROWS, padded(count)))
     find_mode(0.0, facts, rows, predictors, terms, inner, local, mode)
@@ -128,7 +129,7 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
         theta[j] = eta[j, 0]
     from_precision(theta, noise)
     per_effect = int(constants[NODES])
-    inner = constants[FIRST_NODE + 2 * per_effect :]
+    inner = constants[FIRST_NODE + 2 * max(per_effect, 0) :]
     nodes = group_nodes(theta, X, y, constants, rows, predictors, terms, small[:SMALL])
     turns = nodes[TURNS:]
     out[0, 0] = facts[VALUE]

@@ -46,8 +46,9 @@ from streammc.models.mixed.group_sums import (
     logistic_moments,
     poisson_moments,
 )
-from streammc.numerics.jit import f8, jit, matrix, vector
+from streammc.numerics.jit import f8, i8, jit, matrix, vector
 from streammc.numerics.special import exp
+from streammc.protocols import Matrix, Vector
 
 _X: Final = np.array([
     0.9914553711208126, 0.9491079123427585, 0.8648644233597691, 0.7415311855993945,
@@ -66,9 +67,29 @@ NODES_15: Final = np.concatenate([-_X, _X[-2::-1]])
 KRONROD_15: Final = np.concatenate([_KRONROD, _KRONROD[-2::-1]])
 GAUSS_7: Final = np.concatenate([_GAUSS, _GAUSS[-2::-1]])
 _SIZE: Final = 15
-_MOST_PANELS: Final = 256
+
+
+def _cells() -> tuple[Vector, Matrix]:
+    """Return the middles of the 16 cells between the nodes, and their masses (16, 15).
+
+    The mass of a cell is that of the polynomial through the integrand at the nodes.
+    """
+    ends = np.concatenate([[-1.0], NODES_15, [1.0]])
+    legendre = np.polynomial.legendre.legvander(ends, _SIZE)
+    below = np.empty((len(ends), _SIZE))
+    below[:, 0] = ends + 1.0
+    for j in range(1, _SIZE):
+        below[:, j] = (legendre[:, j + 1] - legendre[:, j - 1]) / (2 * j + 1)
+    to_legendre = np.linalg.inv(legendre[1:-1, :_SIZE])
+    return 0.5 * (ends[1:] + ends[:-1]), np.ascontiguousarray(np.diff(below @ to_legendre, axis=0))
+
+
+CELLS_16, MASSES_16 = _cells()
 _STEP: Final = 2.5
-"""First panel beside a mode, in standard deviations there."""
+"""Length of the first panel beside a mode, in standard deviations there."""
+_STEP_OF_CELLS: Final = 1.0
+_HALF_LOG_2PI: Final = 0.9189385332046728
+_MOST_PANELS: Final = 256
 _FALL: Final = 38.0
 """Fall of the log of the integrand from its maximum to the ends: 3e-17 of it."""
 _ERROR: Final = 1e-6
@@ -163,15 +184,15 @@ def _end(at, step, highest, facts, rows, eta, terms, inner, local):  # type: ign
     return at + step
 
 
-@jit(vector(matrix, f8, f8))
-def _cuts(modes, low, high):  # type: ignore[no-untyped-def]
-    """Return the ends of the panels in order: distances from the nearest mode double."""
+@jit(vector(f8, matrix, f8, f8))
+def _cuts(first, modes, low, high):  # type: ignore[no-untyped-def]
+    """Return the ends of the panels in order: from the first on distances from a mode double."""
     m = modes.shape[1]
     cuts = np.empty(4 * _MOST_PANELS)
     cuts[0] = low
     count = 1
     for k in range(m):
-        at, step = modes[0, k], _STEP * modes[1, k]
+        at, step = modes[0, k], first * modes[1, k]
         left = low if k == 0 else 0.5 * (modes[0, k - 1] + at)
         right = high if k == m - 1 else 0.5 * (at + modes[0, k + 1])
         reach = step
@@ -194,7 +215,7 @@ def _cuts(modes, low, high):  # type: ignore[no-untyped-def]
     return cuts[:count]
 
 
-@jit(types.void(types.int64, matrix, matrix, f8, vector, matrix, matrix, matrix, vector, vector),
+@jit(types.void(i8, matrix, matrix, f8, vector, matrix, matrix, matrix, vector, vector),
      borrow=True)  # fmt: skip
 def _evaluate(p, panels, values, highest, facts, rows, eta, terms, inner, local):  # type: ignore[no-untyped-def]
     """Write the two integrals of panel ``p`` and the integrand at its nodes.
@@ -213,12 +234,14 @@ def _evaluate(p, panels, values, highest, facts, rows, eta, terms, inner, local)
     panels[3, p] = half * abs(kronrod - gauss)
 
 
-@jit(matrix(vector, matrix, matrix, matrix, vector, vector, vector))
-def panel_nodes(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
+@jit(matrix(i8, vector, matrix, matrix, matrix, vector, vector, vector))
+def panel_nodes(cells, facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
     """Return nodes (NODE_ROWS, m) with their shares; write the log of the integral.
 
-    ``local`` (16,) and ``mode`` are scratch memory.
+    With ``cells`` 1, not 0, the panels are shorter and nodes are 16 cells of each, whose shares are
+    their masses: for quantiles. ``local`` (16,) and ``mode`` are scratch memory.
     """
+    first = _STEP_OF_CELLS if cells == 1 else _STEP
     modes = _modes(facts, rows, eta, terms, inner, local, mode)
     m = modes.shape[1]
     if m == 0:
@@ -230,11 +253,11 @@ def panel_nodes(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no
     for k in range(m):
         at = log_integrand(modes[0, k], facts, rows, eta, terms, inner, local)
         highest = max(highest, at)
-    low = _end(modes[0, 0], -_STEP * modes[1, 0], highest, facts, rows, eta, terms, inner, local)
+    low = _end(modes[0, 0], -first * modes[1, 0], highest, facts, rows, eta, terms, inner, local)
     last = m - 1
-    step = _STEP * modes[1, last]
+    step = first * modes[1, last]
     high = _end(modes[0, last], step, highest, facts, rows, eta, terms, inner, local)
-    cuts = _cuts(modes, low, high)
+    cuts = _cuts(first, modes, low, high)
     panels, values = np.empty((4, _MOST_PANELS)), np.empty((_MOST_PANELS, _SIZE))
     count = 0
     for k in range(len(cuts) - 1):
@@ -262,20 +285,31 @@ def panel_nodes(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no
     for p in range(count):
         if panels[2, p] > 1e-17 * total:
             used += 1
-    nodes = np.zeros((NODE_ROWS, padded(_SIZE * used)))
+    nodes = np.zeros((NODE_ROWS, padded((_SIZE + cells) * used)))
     nodes[LOG_TERM, :] = -math.inf
     at = 0
+    density = np.empty(_SIZE)
     for p in range(count):
+        middle, half = panels[0, p], panels[1, p]
         if not panels[2, p] > 1e-17 * total:
             continue
         for q in range(_SIZE):
-            v = panels[0, p] + panels[1, p] * NODES_15[q]
+            density[q] = math.exp(values[p, q] - highest)
+        for q in range(_SIZE + cells):
+            if cells == 0:
+                v = middle + half * NODES_15[q]
+                share = half * KRONROD_15[q] * density[q] / total
+                nodes[LOG_TERM, at] = values[p, q] + math.log(half * KRONROD_15[q]) - _HALF_LOG_2PI
+            else:
+                v = middle + half * CELLS_16[q]
+                share = 0.0
+                for j in range(_SIZE):
+                    share += half * MASSES_16[q, j] * density[j]
+                share = max(share, 0.0) / total
             nodes[NODE_V1, at], nodes[NODE_U1, at] = v, facts[TAU1] * v
-            weight = panels[1, p] * KRONROD_15[q]
-            nodes[LOG_TERM, at] = values[p, q] + math.log(weight) - 0.9189385332046728
-            nodes[SHARE, at] = weight * math.exp(values[p, q] - highest) / total
+            nodes[SHARE, at] = share
             at += 1
-    facts[VALUE] = highest + math.log(total) - 0.9189385332046728
+    facts[VALUE] = highest + math.log(total) - _HALF_LOG_2PI
     if facts[PATH] == BY_PRODUCTS:
         if by_products(at, nodes, facts):
             for k in range(at):

@@ -256,9 +256,7 @@ def mixed(
     least = f"3 to {MOST_NODES} quadrature nodes" + ", or 0 for panels" * (slope is None)
     whole = isinstance(count, int) and not isinstance(count, bool)
     if not (whole and (3 <= count <= MOST_NODES or (count == PANELS and slope is None))):
-        raise ConfigError(
-            f"expected {least}, found {nodes!r}: give one of these whole numbers"
-        )
+        raise ConfigError(f"expected {least}, found {nodes!r}: give one of these whole numbers")
     return MixedModel(
         inner.prior,
         inner=inner,
