@@ -54,19 +54,20 @@ def quadrature_variation(
 ) -> tuple[float, int]:
     """Return the largest change of the error over points ``theta`` (S, d), and the nodes used.
 
-    The error is the difference to panels, which see every mode of the effects, and with a slope to
-    ten more nodes per effect. ``rows`` are a sample of the groups; their sum is scaled to
-    ``n_groups``. A Gaussian response and panels have no error.
+    The error is the difference to panels, which see every mode of the effects; with a slope to ten
+    more nodes per effect, around every mode of a Student t. ``rows`` are a sample of the groups;
+    their sum is scaled to ``n_groups``. A Gaussian response and panels have no error.
     """
     if model.nodes == PANELS or model.inner.name == "gaussian":
         return 0.0, model.nodes
-    finer = replace(model, nodes=PANELS if model.slope is None else model.nodes + _MORE_NODES)
-    if model.slope is None and len(rows.y):
-        size = max(float(np.mean(rows.X[:, 1])), 1.0)
-        kept = min(len(rows.y), max(int(_COMPARED_ROWS / size), _FEWEST_GROUPS))
+    size = max(float(np.mean(rows.X[:, 1])), 1.0) if len(rows.y) else 1.0
+    kept = min(len(rows.y), max(int(_COMPARED_ROWS / size), _FEWEST_GROUPS))
+    if model.slope is None or model.inner.heavy_tailed:
         places = np.linspace(0.0, len(rows.y) - 1.0, kept).astype(np.int64)
         rows = Rows(*(np.ascontiguousarray(part[places]) for part in rows))
-    errors = [_log_lik(finer, rows, each) - _log_lik(model, rows, each) for each in theta]
+    finer = replace(model, nodes=PANELS if model.slope is None else model.nodes + _MORE_NODES)
+    exact = _of_modes if model.slope is not None and model.inner.heavy_tailed else _log_lik
+    errors = [exact(finer, rows, each) - _log_lik(model, rows, each) for each in theta]
     with np.errstate(invalid="ignore"):
         sums = np.array([float(np.sum(rows.weight * error)) for error in errors])
     scale = n_groups / max(len(rows.y), 1)
@@ -114,6 +115,21 @@ def _log_lik(model: TableModel, rows: Rows, theta: Vector) -> Vector:
     return values
 
 
+def _of_modes(model: TableModel, rows: Rows, theta: Vector) -> Vector:
+    """Return the same summed over the modes of the effects of each group."""
+    from streammc.models.mixed.group_link import sum_of_modes
+    from streammc.models.mixed.mixed_model import MixedModel
+
+    table, group = model.rows_of(rows.X)
+    constants = vars(MixedModel)["constants"].fget(model)
+    values = np.empty(len(rows.y))
+    for g in range(len(values)):
+        own = group == g
+        X = np.vstack([table.X[own].T, table.offset[own], table.weight[own]])
+        values[g] = sum_of_modes(theta, X, np.ascontiguousarray(table.y[own]), constants)
+    return values
+
+
 def with_nodes(model: M, dataset: Dataset) -> M:
     """Return a mixed model with enough quadrature nodes for these data, the same in every call.
 
@@ -136,7 +152,9 @@ def with_nodes(model: M, dataset: Dataset) -> M:
     if improper_scale(given, rows, table, labels)[1]:
         return model
     scale = groups.n_rows / len(rows.y)
-    deltas = np.concatenate([np.zeros((1, len(labels))), covering_draws(_POINTS, len(labels), 0)])
+    deltas = np.concatenate(
+        [np.zeros((1, len(labels))), covering_draws(2 * _POINTS, len(labels), 0)]
+    )
     start = given.start(rows)
     for nodes in _NODES if given.slope is None else _NODES_OF_TWO:
         given = replace(given, nodes=nodes, automatic=False)

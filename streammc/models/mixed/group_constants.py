@@ -77,6 +77,14 @@ def group_constants(
     if n_nodes > PANELS or kind == GAUSSIAN:
         nodes, log_weights = quadrature(EXACT_NODES if kind == GAUSSIAN else n_nodes)
     effects = 1 if slope < 0 else 2
-    head: list[float] = [kind, n_features, n_scalars, effects, correlated, slope, len(nodes) or n_nodes]
+    head: list[float] = [
+        kind,
+        n_features,
+        n_scalars,
+        effects,
+        correlated,
+        slope,
+        len(nodes) or n_nodes,
+    ]
     head += [len(noise), *noise, *[0.0] * (3 - len(noise))]
     return np.concatenate([np.array(head, dtype=np.float64), nodes, log_weights, inner])

@@ -24,10 +24,10 @@ from streammc.models.mixed.group_constants import (
 )
 from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
 from streammc.models.mixed.group_hessian import louis_of_one
-from streammc.models.mixed.group_mode import MODE, find_mode
+from streammc.models.mixed.group_mode import A1, A2, B1, B2, MODE, V1, V2, find_mode
 from streammc.models.mixed.group_nodes import integrate, padded, set_effects
 from streammc.models.mixed.group_pairs import choose_path, pairs_gradient
-from streammc.models.mixed.group_panels import panel_nodes
+from streammc.models.mixed.group_panels import mode_starts, panel_nodes
 from streammc.models.mixed.group_rows import (
     BY_COUNTS,
     BY_PAIRS,
@@ -101,6 +101,45 @@ def group_nodes(theta, X, y, constants, rows, predictors, terms, small):  # type
     find_mode(0.0, facts, rows, predictors, terms, inner, local, mode)
     facts[VALUE] = integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
     return nodes
+
+
+@jit(types.float64(vector, design_view, vector, vector))
+def sum_of_modes(theta, X, y, constants):  # type: ignore[no-untyped-def]
+    """Return the log of the sum of the integrals around every mode of a group of two effects.
+
+    Arguments are those of :func:`group_nodes`. Modes are those that the search finds from 0 and
+    from intercepts at which single rows of a Student t would be best.
+    """
+    q, p = int(constants[FEATURES]), 1 + int(constants[SCALARS])
+    per_effect = int(constants[NODES])
+    n = count_used(X, q + 1)
+    scratch = np.empty((CURVES + p + 1 + p + p * (p + 1) // 2, n))
+    rows, predictors = scratch[:CURVES], scratch[CURVES : CURVES + p]
+    terms = scratch[CURVES + p :]
+    small, nodes = np.empty(SMALL), np.empty((NODE_ROWS, padded(per_effect * per_effect)))
+    facts, mode, local = small[:FACTS], small[FACTS : FACTS + MODE], small[FACTS + MODE :]
+    inner = constants[FIRST_NODE + 2 * per_effect :]
+    _collect(theta, X, y, constants, rows, predictors, facts)
+    starts = mode_starts(facts, rows, predictors)
+    found = np.empty((3, len(starts)))
+    count = 0
+    for start in starts:
+        find_mode(start, facts, rows, predictors, terms, inner, local, mode)
+        value = integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
+        known = not math.isfinite(value)
+        for k in range(count):
+            x, z = found[0, k] - mode[V1], found[1, k] - mode[V2]
+            turn = mode[A1] * mode[B2] - mode[A2] * mode[B1]
+            first = (mode[B2] * x - mode[B1] * z) / turn  # in standard deviations at the mode
+            second = (mode[A1] * z - mode[A2] * x) / turn
+            known = known or first * first + second * second < 1.0
+        if not known:
+            found[0, count], found[1, count], found[2, count] = mode[V1], mode[V2], value
+            count += 1
+    if count == 0:
+        return math.nan
+    highest = found[2, :count].max()
+    return highest + math.log(np.exp(found[2, :count] - highest).sum())
 
 
 @jit(LINK_SIGNATURE)

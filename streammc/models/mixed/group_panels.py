@@ -119,7 +119,7 @@ def log_integrand(v, facts, rows, eta, terms, inner, sums):  # type: ignore[no-u
 
 
 @jit(vector(vector, matrix, matrix))
-def _starts(facts, rows, eta):  # type: ignore[no-untyped-def]
+def mode_starts(facts, rows, eta):  # type: ignore[no-untyped-def]
     """Return where modes are searched from: 0 and, of a Student t, the optima of some rows."""
     t = facts[INNER] == STUDENT_T or facts[INNER] == STUDENT_T_FIXED
     n = rows.shape[1] if t and facts[TAU1] > 0.0 else 0
@@ -142,7 +142,7 @@ def _starts(facts, rows, eta):  # type: ignore[no-untyped-def]
 @jit(matrix(vector, matrix, matrix, matrix, vector, vector, vector))
 def _modes(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
     """Return the modes (2, m) in order, and the standard deviation at each."""
-    starts = _starts(facts, rows, eta)
+    starts = mode_starts(facts, rows, eta)
     found = np.empty((3, len(starts)))
     count = 0
     highest = -math.inf

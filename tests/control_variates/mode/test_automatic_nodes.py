@@ -116,3 +116,21 @@ def test_a_run_keeps_the_number_it_was_made_with():
     fixed = by_group(counts(0.5), logistic(prior=normal(scale=1.0)), 9)[1]
     assert as_recorded(fixed, {"nodes": 31}).nodes == 9
     assert groups.n_rows == 400
+
+
+def test_a_second_mode_of_two_effects_is_an_error_of_the_nodes():
+    y = np.tile([30.0, 29.8, 30.0, 0.0, 29.9], 2)
+    x = np.tile([0.1, -0.2, 0.0, 0.1, 0.05], 2)
+    data = streammc.from_arrays(
+        np.c_[np.ones(10), x], y, groups=np.repeat([0, 1], 5), feature_names=["Intercept", "x"]
+    )
+    data.groups = quadrature.replace(data.groups, terms=("1", "x"), correlated=False)
+    groups, model = by_group(data, student_t(df=7.4), 15)
+    rows = quadrature.draw_subset(groups, 2**27)
+    points = np.array([[beta, 0.0, -1.0, np.log(50.0), 0.0] for beta in (0.0, 20.0)])
+    assert quadrature.quadrature_variation(model, rows, points, 2)[0] > 10.0
+    few, more = (
+        quadrature._log_lik(quadrature.replace(model, nodes=nodes), rows, points[0])
+        for nodes in (21, 31)
+    )
+    assert np.abs(few - more).max() < 0.01
