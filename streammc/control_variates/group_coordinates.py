@@ -110,7 +110,7 @@ def _spreads(
     known = X.T @ (curve[:, None] * X) + np.diag(curvature[used])
 
     def total(values: Vector) -> Vector:
-        return np.bincount(group, curve * values)
+        return np.bincount(group, curve * values).astype(np.float64)
 
     information = np.array([[total(a * b) for b in carriers] for a in carriers])
     pulls = np.array([[total(a * column) for column in X.T] for a in carriers])

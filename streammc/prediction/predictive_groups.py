@@ -85,9 +85,11 @@ class GroupedPredictTask(PredictTask):
                 own[0] += part.mean
                 found[part.rows] = self.rules.means(own, part.sd)
                 continue
-            at_nodes = responses(self.model, _moved(own, part.values)).reshape(part.values.shape)
+            assert part.shares is not None
+            at_nodes = responses(self.model, _moved(own, part.values))
             # The nodes that a rule does not use are 0 with share 0.
-            found[part.rows] = np.einsum("msq,msq->ms", at_nodes, part.shares)
+            terms = at_nodes.reshape(part.shares.shape) * part.shares
+            found[part.rows] = terms.sum(axis=-1)
         return found, parts
 
     def bounds(self, means: Matrix, eta: NDArray[np.float64], made_by: list[GroupPart]) -> Matrix:
@@ -249,8 +251,9 @@ class NormalRules:
 
 def _trapezia(step: float, reach: float) -> tuple[Vector, Vector]:
     """Return nodes of the trapezoidal rule over a standard normal density, and their weights."""
-    z = step * np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1)
-    weights = np.exp(-0.5 * z * z)
+    most = math.ceil(reach / step)
+    z: Vector = step * np.arange(-most, most + 1, dtype=np.float64)
+    weights: Vector = np.exp(-0.5 * z * z)
     return z, weights / weights.sum()
 
 

@@ -239,9 +239,10 @@ class RowEffects:
 
 def node_room(model: TableModel) -> int:
     """Return for how many nodes of a group there is room."""
-    if model.inner.name == "gaussian":
-        return EXACT_NODES ** len(model.effects)
-    return int(model.nodes) ** len(model.effects) if model.nodes > PANELS else _PANEL_ROOM
+    per_effect = EXACT_NODES if model.inner.name == "gaussian" else int(model.nodes)
+    if per_effect <= PANELS:
+        return _PANEL_ROOM
+    return per_effect if model.slope is None else per_effect * per_effect
 
 
 def _dense_room(model: TableModel) -> int:

@@ -115,7 +115,8 @@ def _without_effects(
     columns: list[Vector], carriers: list[Vector], group: Index
 ) -> tuple[int, list[Vector]]:
     """Return the rank of the effects of groups, and columns without what effects fit of them."""
-    absorbed, done = 0, []
+    absorbed = 0
+    done: list[Vector] = []
     for carrier in carriers:
         z = carrier
         for before in done:
@@ -132,8 +133,7 @@ def _without_effects(
 
 def _sums(values: Vector, group: Index) -> Vector:
     """Return the sum of each group."""
-    found: Vector = np.bincount(group, values)
-    return found
+    return np.bincount(group, values).astype(np.float64)
 
 
 def _equal_in_groups(

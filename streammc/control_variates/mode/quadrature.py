@@ -58,15 +58,16 @@ def quadrature_variation(
     more nodes per effect, around every mode of a Student t. ``rows`` are a sample of the groups;
     their sum is scaled to ``n_groups``. A Gaussian response and panels have no error.
     """
-    if model.nodes == PANELS or model.inner.name == "gaussian":
+    inner: Any = model.inner
+    if model.nodes == PANELS or inner.name == "gaussian":
         return 0.0, model.nodes
     size = max(float(np.mean(rows.X[:, 1])), 1.0) if len(rows.y) else 1.0
     kept = min(len(rows.y), max(int(_COMPARED_ROWS / size), _FEWEST_GROUPS))
-    if model.slope is None or model.inner.heavy_tailed:
+    if model.slope is None or inner.heavy_tailed:
         places = np.linspace(0.0, len(rows.y) - 1.0, kept).astype(np.int64)
         rows = Rows(*(np.ascontiguousarray(part[places]) for part in rows))
     finer = replace(model, nodes=PANELS if model.slope is None else model.nodes + _MORE_NODES)
-    exact = _of_modes if model.slope is not None and model.inner.heavy_tailed else _log_lik
+    exact = _of_modes if model.slope is not None and inner.heavy_tailed else _log_lik
     errors = [exact(finer, rows, each) - _log_lik(model, rows, each) for each in theta]
     with np.errstate(invalid="ignore"):
         sums = np.array([float(np.sum(rows.weight * error)) for error in errors])
