@@ -1,4 +1,4 @@
-"""Sixty small posteriors: what a case is, and all of them by name."""
+"""Ninety small posteriors: what a case is, and all of them by name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def reference_for(name: str, case: Case) -> Reference | None:
     data, prior = data_of(name, case), case.prior or case.against or {}
     temperature = case.heat or case.run.get("temperature", 1.0)
     normal = all("normal(" in text for key, text in prior.items() if key != "sigma")
-    if case.family == "gaussian" and normal and temperature == 1.0:
+    if case.family == "gaussian" and normal and temperature == 1.0 and "groups" not in data:
         return gaussian_reference(data, prior)
     target = posterior(case.family, data, prior, case.density, temperature)
     return reference_of(target, case.extra, case.draws)
@@ -105,7 +105,8 @@ def cases() -> dict[str, Case]:
     """Return every case by name."""
     from silent_cases_counts import COUNTS
     from silent_cases_gaussian import GAUSSIAN
+    from silent_cases_groups import GROUPS
     from silent_cases_modes import MODES
     from silent_cases_samplers import SAMPLERS
 
-    return {**GAUSSIAN, **COUNTS, **MODES, **SAMPLERS}
+    return {**GAUSSIAN, **COUNTS, **MODES, **SAMPLERS, **GROUPS}

@@ -1,6 +1,6 @@
 """Log densities of small posteriors in plain NumPy and SciPy; nothing of streammc is imported.
 
-A position theta holds coefficients and means as they are, positive parameters as their logs and
+Theta holds coefficients and means as they are, positive parameters as their logs and
 weights of a mixture as log odds: run and reference are compared on this scale.
 """
 
@@ -29,6 +29,8 @@ class Rows:
     y: Array
     offset: Array
     weight: Array
+    group: Array
+    """Number of the group with an intercept of its own; zeros without groups."""
 
 
 def rows_of(data: dict[str, Any], merge: bool = True) -> Rows:
@@ -42,10 +44,11 @@ def rows_of(data: dict[str, Any], merge: bool = True) -> Rows:
         trials = np.asarray(data["trials"], dtype=float)
         y, weight = y / trials, weight * trials
     if not merge:
-        return Rows(X, y, offset, weight)
-    table, inverse = np.unique(np.column_stack([X, y, offset]), axis=0, return_inverse=True)
+        return Rows(X, y, offset, weight, np.zeros(n))
+    group = np.asarray(data.get("groups", np.zeros(n)), dtype=float)
+    table, inverse = np.unique(np.column_stack([X, y, offset, group]), axis=0, return_inverse=True)
     merged = np.bincount(inverse.ravel(), weights=weight, minlength=len(table))
-    return Rows(table[:, :-2], table[:, -2], table[:, -1], merged)
+    return Rows(table[:, :-3], table[:, -3], table[:, -2], merged, table[:, -1])
 
 
 def bernoulli(eta: Array, y: Array) -> Array:
@@ -151,6 +154,78 @@ def network(theta: Array, rows: Rows, units: int) -> Array:
     return bernoulli(eta, rows.y) @ rows.weight
 
 
+GRID = np.linspace(-9.0, 9.0, 181)
+NEAR = np.linspace(-8.0, 8.0, 121)
+"""Points of an effect over its standard deviation, and around the mode of a group, in sds there."""
+
+
+def of_groups(link: Callable[..., Array], rows: Rows) -> Callable[..., Array]:
+    """Return the log-likelihood of groups of rows with an intercept each, integrated out.
+
+    The function of the predictors without it (m, n), of ``log tau`` (m, 1) and of the shared
+    parameters (m, 1). An effect is integrated by the trapezoidal rule on points over the whole of
+    its prior and, closer, around every row's own optimum and the mode.
+    """
+    members = [np.flatnonzero(rows.group == g) for g in np.unique(rows.group)]
+
+    def at(eta: Array, v: Array, log_tau: Array, own: Array, shared: tuple[Array, ...]) -> Array:
+        """Return (m, p) the log of the integrand of a group at its points v (m, p)."""
+        total = -0.5 * v * v
+        u = np.exp(np.minimum(log_tau, 50.0)) * v
+        for i in own:
+            if rows.weight[i] > 0.0:
+                y = rows.y[i : i + 1]
+                total = total + rows.weight[i] * link(eta[:, i : i + 1] + u, y, *shared)
+        return np.where(np.isnan(total), -np.inf, total)
+
+    def log_likelihood(eta: Array, log_tau: Array, *shared: Array) -> Array:
+        m, value = len(eta), np.zeros(len(eta))
+        for own in members:
+            points = np.broadcast_to(GRID, (m, len(GRID)))
+            if link is student_t:  # as many modes as rows
+                peaks = (rows.y[own] - eta[:, own]) * np.exp(-log_tau)
+                width = np.exp(shared[0] - log_tau)[:, :, None]
+                apart = np.sinh(np.linspace(-7.0, 7.0, 101))
+                more = (peaks[:, :, None] + width * apart).reshape(m, -1)
+                more = np.where(np.abs(more) < 9.0, more, 9.0)
+            else:
+                here, step = GRID[np.argmax(at(eta, points, log_tau, own, shared), axis=1)], 0.1
+                for _ in range(12):
+                    near = here[:, None] + step * np.linspace(-1.0, 1.0, 9)
+                    here = np.take_along_axis(
+                        near, np.argmax(at(eta, near, log_tau, own, shared), axis=1)[:, None], 1
+                    )[:, 0]
+                    step *= 0.25
+                h = np.full((m, 1), 0.01)
+                for _ in range(3):  # the step over which the integrand falls by about 1/2
+                    ends = at(eta, here[:, None] + h * [[-1.0, 0.0, 1.0]], log_tau, own, shared)
+                    fall = 2.0 * ends[:, 1] - ends[:, 0] - ends[:, 2]
+                    h = h / np.sqrt(np.maximum(fall[:, None], 1e-12))
+                more = here[:, None] + np.minimum(h, 1.0) * NEAR
+            points = np.sort(np.concatenate([points, more], axis=1), axis=1)
+            log = at(eta, points, log_tau, own, shared)
+            width = np.diff(points, axis=1)
+            cells = np.logaddexp(log[:, :-1], log[:, 1:]) + np.log(np.maximum(0.5 * width, 1e-300))
+            value += special.logsumexp(cells, axis=1) - 0.5 * math.log(2.0 * math.pi)
+        return value
+
+    def of_gaussians(eta: Array, log_tau: Array, log_sigma: Array) -> Array:
+        """Return the same in closed form."""
+        value, precision = np.zeros(len(eta)), np.exp(-2.0 * log_sigma[:, 0])
+        for own in members:
+            w, r = rows.weight[own], rows.y[own] - eta[:, own]
+            total = w.sum()
+            mean = r @ w / total
+            spread = 1.0 / (total * precision) + np.exp(2.0 * log_tau[:, 0])
+            square = np.square(r - mean[:, None]) @ w
+            value -= 0.5 * (total - 1.0) * (math.log(2.0 * math.pi) + 2.0 * log_sigma[:, 0])
+            value -= 0.5 * (square * precision + mean**2 / spread + np.log(spread * total))
+            value -= 0.5 * math.log(2.0 * math.pi)
+        return value
+
+    return of_gaussians if link is gaussian else log_likelihood
+
+
 JOINT: dict[str, Callable[..., Array]] = {
     "gaussian-mixture": mixture,
     "gaussian-mixture-free": mixture_free,
@@ -171,6 +246,9 @@ class Posterior:
     scale: Array
     """(d,) sizes of steps in theta."""
     temperature: float = 1.0
+    folded: bool = False
+    """Whether a position ends with ``t``, ``tau = |sinh t|``, and begins with an intercept over
+    ``cosh t``: the density is even in t, smooth at 0, and has light tails."""
     starts: Array = field(default_factory=lambda: np.empty((0, 0)))
     n_rows: int = 1
 
@@ -187,20 +265,40 @@ class Posterior:
                 total += prior.logpdf(at)
         return total
 
-    def log_density(self, theta: Array) -> Array:
-        """Return log prior plus log-likelihood over T, (m,); NaN counts as minus infinity."""
+    def theta(self, position: Array) -> Array:
+        """Return theta (m, d) of positions (m, d)."""
+        if not self.folded:
+            return position
+        out, t = position.copy(), np.maximum(np.abs(position[:, -1]), 1e-9)
+        out[:, 0] *= np.cosh(np.minimum(t, 300.0))
+        out[:, -1] = t - math.log(2.0) + np.log(-np.expm1(-2.0 * t))
+        return out
+
+    def log_density(self, position: Array) -> Array:
+        """Return log prior plus log-likelihood over T, (m,); NaN counts as minus infinity.
+
+        It is a density of positions.
+        """
+        theta = self.theta(position)
         step = max(1, AT_ONCE // self.n_rows)
         parts = [theta[lo : lo + step] for lo in range(0, len(theta), step)]
         with np.errstate(all="ignore"):
             value = [self.log_prior(p) + self.log_likelihood(p) / self.temperature for p in parts]
         joined = np.concatenate(value)
+        if self.folded:  # log cosh t + log coth t
+            t = np.maximum(np.abs(position[:, -1]), 1e-9)
+            joined += np.logaddexp(t, -t) - math.log(2.0) - np.log(np.tanh(t))
         return np.where(np.isfinite(joined), joined, -np.inf)
 
     def prior_draws(self, n: int, rng: np.random.Generator) -> Array:
-        """Return draws of theta (n, d) from the prior."""
+        """Return draws of positions (n, d) from the prior."""
         columns = [p.rvs(size=n, random_state=rng) for p in self.priors]
         pairs = zip(self.labels, columns, strict=True)
-        return np.column_stack([transformed(label, column) for label, column in pairs])
+        found = np.column_stack([transformed(label, column) for label, column in pairs])
+        if self.folded:
+            found[:, -1] = np.arcsinh(np.exp(found[:, -1])) * rng.choice([-1.0, 1.0], n)
+            found[:, 0] /= np.cosh(found[:, -1])
+        return found
 
 
 def posterior(
@@ -215,17 +313,23 @@ def posterior(
     rows = rows_of(data, merge=family != "gaussian-process")
     q = rows.X.shape[1]
     size = np.maximum(np.abs(rows.X).max(axis=0), 1e-300)
-    starts = np.empty((0, 0))
+    starts, folded = np.empty((0, 0)), False
     if family in LINEAR:
         link, scales = LINEAR[family]
         fixed = settings.get("df")
         labels = (*(f"beta[x{j}]" for j in range(q)), *(scales[:1] if fixed else scales))
+        integrated = of_groups(link, rows) if "groups" in data else None
+        own = len(labels)
+        labels += ("tau[group]",) if integrated else ()
+        folded = integrated is not None
         scale = np.append(1.0 / size, np.ones(len(labels) - q))
 
         def log_likelihood(theta: Array) -> Array:
             eta = theta[:, :q] @ rows.X.T + rows.offset
-            shared = [theta[:, j : j + 1] for j in range(q, len(labels))]
+            shared = [theta[:, j : j + 1] for j in range(q, own)]
             shared += [np.full((len(theta), 1), math.log(fixed))] if fixed else []
+            if integrated is not None:
+                return integrated(eta, theta[:, own:], *shared)
             value = link(eta, rows.y, *shared)
             return np.where(rows.weight > 0.0, value, 0.0) @ rows.weight
 
@@ -236,7 +340,9 @@ def posterior(
             return JOINT[family](theta, rows, **settings)
 
     priors = tuple(prior_of(prior_text(label, prior)) for label in labels)
-    return Posterior(labels, log_likelihood, priors, scale, temperature, starts, len(rows.y))
+    return Posterior(
+        labels, log_likelihood, priors, scale, temperature, folded, starts, len(rows.y)
+    )
 
 
 def _of_joint(family: str, rows: Rows, options: dict[str, Any]) -> tuple[Any, Array, Array]:

@@ -33,7 +33,9 @@ def modes_of(posterior: Posterior, rng: np.random.Generator) -> list[Mode]:
 
     def flat(u: Array) -> Array:
         with np.errstate(all="ignore"):
-            return -posterior.log_likelihood(u * scale) + 1e-6 * np.square(u).sum(axis=1)
+            return -posterior.log_likelihood(posterior.theta(u * scale)) + 1e-6 * np.square(u).sum(
+                axis=1
+            )
 
     likeliest = optimize.minimize(
         _with_gradient(flat, d), prior_centre / scale, jac=True, method="BFGS"

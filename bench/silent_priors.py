@@ -11,7 +11,17 @@ import numpy as np
 from scipy import special, stats
 
 Array = np.ndarray
-POSITIVE = ("sigma", "phi", "nu", "length_scale", "sigma_f", "sigma_n", "variance_n")
+POSITIVE = (
+    "sigma",
+    "phi",
+    "nu",
+    "shape",
+    "tau",
+    "length_scale",
+    "sigma_f",
+    "sigma_n",
+    "variance_n",
+)
 
 
 class HalfStudentT:

@@ -90,7 +90,8 @@ def reference_of(
     """
     rng = np.random.default_rng(seed)
 
-    def with_extra(theta: Array) -> tuple[tuple[str, ...], Array]:
+    def with_extra(position: Array) -> tuple[tuple[str, ...], Array]:
+        theta = posterior.theta(position)
         more = extra(theta) if extra else {}
         return (*posterior.labels, *more), np.column_stack([theta, *more.values()])
 
@@ -98,8 +99,8 @@ def reference_of(
         order = {1: 20, 2: 6}[len(posterior.labels)]
         found, modes = [], modes_of(posterior, rng)
         for nodes in (order, order + 2):
-            theta, weight = quadrature(posterior, modes, nodes)
-            labels, values = with_extra(theta)
+            position, weight = quadrature(posterior, modes, nodes)
+            labels, values = with_extra(position)
             found.append(weighted(labels, values, weight, False, "quadrature"))
         coarse, fine = found
         mean_error, sd_error = abs(fine.mean - coarse.mean), abs(fine.sd - coarse.sd)
@@ -107,11 +108,11 @@ def reference_of(
             raise ReferenceFailure(f"two rules differ by {(mean_error / fine.sd).max():.2g} sd")
         return Reference(labels, fine.mean, fine.sd, fine.tails, mean_error, sd_error,
                          fine.tail_error, "quadrature")  # fmt: skip
-    theta, weight, k = importance(posterior, rng, draws)
+    position, weight, k = importance(posterior, rng, draws)
     size = 1.0 / np.square(weight).sum()
     if k > LARGEST_K or size < FEWEST:
         raise ReferenceFailure(f"importance sampling with Pareto k {k:.2f}, ESS {size:.0f}")
-    labels, values = with_extra(theta)
+    labels, values = with_extra(position)
     method = f"importance sampling (ESS {size:,.0f}, k {k:.2f})"
     return weighted(labels, values, weight, True, method)
 

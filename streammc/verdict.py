@@ -77,7 +77,10 @@ def verdict(summary: Mapping[str, Any]) -> Verdict:
 def _mixing(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str]:
     """Return the worst R-hat and effective sample size in words; nothing if one is unknown."""
     r_hats = [entry.get("r_hat") for entry in parameters.values()]
-    sizes = [entry.get(name) for entry in parameters.values() for name in ("ess_bulk", "ess_tail")]
+    names = ("ess_bulk", "ess_tail")
+    sizes = [entry.get(name) for entry in parameters.values() for name in names]
+    # A run of an earlier version does not have it.
+    sizes += [entry["ess_sd"] for entry in parameters.values() if "ess_sd" in entry]
     known = [value for value in (*r_hats, *sizes) if value is not None]
     if not parameters or len(known) < len(r_hats) + len(sizes):
         return []

@@ -171,6 +171,10 @@ ALWAYS = 5
 """One in so many of the rows that are evaluated is one of the most influential."""
 
 
+_PANEL_NODES = 150
+"""Nodes of a group on panels, about."""
+
+
 def score_run(run: RunDirectory, model: Model, store: Any, request: ScoreRequest) -> Scored:
     """Return the scores of a run on its rows; see ``streammc.score``."""
     return score_together([Scoring(run, model, store, request)], request)[0]
@@ -187,7 +191,7 @@ def unit_cost(units: Any, model: Any) -> float:
     if not isinstance(units, Grouped):
         return 1.0
     effects = 1 if model.slope is None else 2
-    nodes = 1 if model.inner.name == "gaussian" else int(model.nodes) ** effects
+    nodes = 1 if model.inner.name == "gaussian" else int(model.nodes or _PANEL_NODES) ** effects
     return float(max(units.dataset.n_rows / units.n_rows, 1.0) * nodes)
 
 

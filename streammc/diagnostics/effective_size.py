@@ -89,6 +89,12 @@ def ess_below(draws: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray
     return np.asarray(ess(split(below)).min(axis=0))[()]
 
 
+def ess_sd(draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the effective sample size (...,) of the squared deviations from the mean."""
+    away = draws - draws.mean(axis=(-2, -1), keepdims=True)
+    return ess(split(away * away))
+
+
 def mcse_mean(draws: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Monte Carlo standard error (...,) of the mean of (..., chain, draw)."""
     flat = draws.reshape(*draws.shape[:-2], -1)

@@ -19,12 +19,14 @@ def check_limits(
     parameters
         Label -> statistics.
     limits
-        ``rhat``: largest R-hat; ``ess``: smallest effective sample size, bulk and tail.
+        ``rhat``: largest R-hat; ``ess``: smallest effective sample size: bulk,
+        tail, and for the standard deviation.
     """
     result: dict[str, Any] = {"passed": True}
     for name, limit in limits.items():
-        columns = ("r_hat",) if name == "rhat" else ("ess_bulk", "ess_tail")
-        values = [p[column] for p in parameters.values() for column in columns]
+        columns = ("r_hat",) if name == "rhat" else ("ess_bulk", "ess_tail", "ess_sd")
+        # Statistics of an earlier version have no ess_sd.
+        values = [p[column] for p in parameters.values() for column in columns if column in p]
         known = [v for v in values if v is not None and math.isfinite(v)]
         worst = (max if name == "rhat" else min)(known, default=None)
         complete = len(known) == len(values)

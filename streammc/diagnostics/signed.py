@@ -64,7 +64,7 @@ def signed_statistics(
     found: dict[str, Any] = {}
     if draws.size and np.isfinite(draws).all() and sign.sum() > 0.0:
         mean, terms = ratio_terms(draws, sign)
-        square, _ = ratio_terms((draws - mean) ** 2, sign)
+        square, square_terms = ratio_terms((draws - mean) ** 2, sign)
         weights = sign.ravel()
         q5, median, q95 = quantiles(draws.ravel(), (TAIL[0], 0.5, TAIL[1]), weights)
         found = {"mean": mean, "median": median, "q5": q5, "q95": q95}
@@ -80,6 +80,10 @@ def signed_statistics(
                     _, below_terms = ratio_terms(below, sign)  # of variance p (1 - p)
                     tails.append(p * (1 - p) / float(mcse_mean(below_terms)) ** 2)
                 found["ess_tail"] = min(tails)
+                fourth, _ = ratio_terms((draws - mean) ** 4, sign)
+                spread = fourth - square**2
+                known = square > 0.0 and spread > 0.0
+                found["ess_sd"] = spread / float(mcse_mean(square_terms)) ** 2 if known else None
                 # R-hat of the sampled draws, and of the terms of their signed mean.
                 found["r_hat"] = max(float(r_hat(draws)), float(r_hat(terms)))
     return found

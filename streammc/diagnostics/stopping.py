@@ -33,7 +33,7 @@ class StopRule:
     """
 
     ess: float | None = None
-    """Least effective sample size of every parameter, bulk and tail."""
+    """Least effective sample size of every parameter: bulk, tail, standard deviation."""
     rhat: float | None = None
     """Largest R-hat of every parameter."""
     seconds: float | None = None

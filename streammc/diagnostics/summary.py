@@ -22,6 +22,7 @@ from streammc.diagnostics.effective_size import (
     TAIL,
     ess,
     ess_below,
+    ess_sd,
     mcse_mean,
     scores_in_order,
     split,
@@ -37,13 +38,22 @@ if TYPE_CHECKING:
 Statistics = dict[str, float | None]
 
 _NAMES: Final = (
-    "mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95",
+    "mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "ess_sd", "r_hat", "q5", "median", "q95",
 )  # fmt: skip
 _TOGETHER: Final = 2**17
 """Draws of parameters that are computed together: temporary arrays of some 20 MB."""
 _FEWEST_DRAWS = 4  # ArviZ returns NaN for fewer
 _ESS_IN_ALL = 400
 _ESS_PER_CHAIN = 100
+
+
+def least_size(entry: Mapping[str, float | None]) -> float | None:
+    """Return the least effective sample size of a parameter: bulk, tails, squared deviations.
+
+    ``None`` where one is unknown. Runs of an earlier version have none of squared deviations.
+    """
+    sizes = [entry.get("ess_bulk"), entry.get("ess_tail"), entry.get("ess_sd", math.inf)]
+    return None if None in sizes else min(size for size in sizes if size is not None)
 
 
 def least_ess(chains: int) -> int:
@@ -70,7 +80,8 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
     Returns
     -------
     dict
-        label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat, q5, median, q95``.
+        label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, ess_sd, r_hat, q5, median,
+        q95``.
         ``None`` for an undefined statistic: errors, sample sizes and R-hat of a constant or
         of fewer than four draws per chain, and all statistics of values that are not finite.
 
@@ -176,6 +187,7 @@ def _statistics(draws: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         with np.errstate(all="ignore"):
             found["mcse_mean"][place] = mcse_mean(draws)
             found["ess_tail"][place] = ess_below(draws, np.array(edges))
+            found["ess_sd"][place] = ess_sd(draws)
             found["ess_bulk"][place], found["r_hat"][place] = _by_rank(draws)
     return found
 

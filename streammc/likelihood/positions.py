@@ -1,22 +1,19 @@
 """Positions of a chain: whitened, in theta, and in the coordinates of the expansions.
 
 ``theta = theta_star + S z``, but for two kinds of mixed models: effects of the levels of a factor
-are stretched by a power of their scale (``numerics.stretched_effects``), and the last component may
-be a signed standard deviation, whose logarithm is that of theta. Expansions may be in the
-marginal precision of group effects (``numerics.marginal_precision``).
+are stretched by a power of their scale (``numerics.stretched_effects``), and standard deviations of
+group effects, with the coefficients beside them, have positions of their own
+(``numerics.group_positions``). Expansions may be in the marginal precision of group effects
+(``numerics.marginal_precision``).
 """
 
 from __future__ import annotations
 
-import math
-from typing import Final
-
 from streammc.likelihood.whitened import displace_whitened, theta_of_whitened
+from streammc.numerics.group_positions import to_theta
 from streammc.numerics.jit import inline
 from streammc.numerics.marginal_precision import to_precision
 from streammc.numerics.stretched_effects import stretch, whiten
-
-_TINY: Final = 1e-300
 
 
 @inline(reassociate=True)
@@ -37,7 +34,7 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
 def place(base, z, work):  # type: ignore[no-untyped-def]
     """Write position and displacement of the whitened position ``z`` into ``work``.
 
-    Returns the log of the Jacobian of stretched effects; 0 without any.
+    Returns the log of the Jacobian of theta in ``theta_star + S z``; 0 where they are the same.
     """
     delta, theta, theta_star = work.delta, work.theta, base.theta_star
     if base.whitening.shape[0] > 0:
@@ -48,27 +45,16 @@ def place(base, z, work):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         theta[i] = theta_star[i] + delta[i]
     log_jacobian = stretch(base.levels, theta_star, theta, delta)
+    if base.mode.shape[0] > 0:
+        log_jacobian += to_theta(base.lines, base.spreads, base.mode, theta)
     if base.centre.shape[0] > 0:
         centre = base.centre
-        if base.mode.shape[0] > 0:
-            last = z.shape[0] - 1
-            theta[last] = math.log(max(abs(theta[last]), _TINY))
         for i in range(z.shape[0]):
             delta[i] = theta[i]
         to_precision(delta, base.noise)
         for i in range(z.shape[0]):
             delta[i] -= centre[i]
     return log_jacobian
-
-
-@inline
-def signed_scale(base, z):  # type: ignore[no-untyped-def]
-    """Return the last component of the position ``z``: a signed standard deviation."""
-    last = z.shape[0] - 1
-    total = 0.0
-    for j in range(last + 1):
-        total += base.factor[last, j] * z[j]
-    return base.theta_star[last] + total
 
 
 @inline
@@ -79,7 +65,7 @@ def beyond_edge(base, position, work):  # type: ignore[no-untyped-def]
     """
     d = position.shape[0]
     z = position
-    if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of log tau
+    if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of theta
         z = work.edge
         whiten(base.levels, base.mode, base.mode_factor, work.theta, z)
     square = 0.0

@@ -28,8 +28,9 @@ from numba import types
 from streammc.likelihood.block_poisson import log_product, soft_bound
 from streammc.likelihood.blocks import BLOCK_TYPE, TILE, Scratch, allocate_scratch
 from streammc.likelihood.difference import mean_and_scatter, unit_totals, weigh
-from streammc.likelihood.positions import place, signed_scale
+from streammc.likelihood.positions import place
 from streammc.likelihood.whitened import pull_back_of, pull_to_z, remainders_of, without_rows
+from streammc.numerics.group_positions import pull_to_position
 from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
 from streammc.numerics.marginal_precision import pull_to_theta
 from streammc.numerics.prior import log_prior
@@ -83,11 +84,15 @@ class Base(NamedTuple):
     noise: Vector = _NONE
     """Noise of the marginal precision with which these coordinates end, see
     ``numerics.marginal_precision``; empty: the expansions are in theta."""
+    lines: Matrix = np.zeros((0, 3))
+    """(s, 3) standard deviations of group effects on the real line, see
+    ``numerics.group_positions``."""
+    spreads: Matrix = _NO_WALLS
+    """(r, 4 + 2 d) directions of coefficients that vary in proportion to them, see there."""
     mode: Vector = _NONE
-    """(d,) mode, where the last component of theta is ``log tau``, and of positions is a signed
-    ``tau`` on the real line; empty: positions are those of theta."""
+    """(d,) mode, from which these are stretched; empty: there are neither."""
     mode_factor: Matrix = _NO_WALLS
-    """(d, d) ``S`` of the coordinates of the edge, ``theta = mode + S z``, of signed positions."""
+    """(d, d) ``S`` of the coordinates of the edge, ``theta = mode + S z``, with such positions."""
     whitening: Matrix = _NO_WALLS
     """(q, q or more) ``W``: rows, Taylor sums and ``prior`` are in the coordinates of
     ``likelihood.whitened``; (0, 0): in those of theta."""
@@ -135,7 +140,7 @@ class Work(NamedTuple):
     theta: Vector
     """(d,) position."""
     edge: Vector
-    """(d,) position in the coordinates of the edge."""
+    """(d,) position in the coordinates of the edge; scratch memory elsewhere."""
     gradient: Vector
     weighted: Matrix
     """(p, m) slopes times their weights."""
@@ -254,8 +259,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         for i in range(d):
             total_gradient[i] += rest[i]
     if base.mode.shape[0] > 0:
-        scale = signed_scale(base, point.z)
-        total_gradient[d - 1] = (total_gradient[d - 1] - 1.0) / scale if scale != 0.0 else 0.0
+        pull_to_position(base, point.z, work.theta, total_gradient, work.edge)
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
     scalars[ESTIMATE] = estimate
@@ -311,8 +315,6 @@ def evaluate_inline(link, sums, base, certain, sub, point, work):  # type: ignor
             rest[i] += exact[i]
         pull_to_theta(theta, base.noise, rest)
         density += log_prior(theta, base.prior, rest)
-    if base.mode.shape[0] > 0:  # the density of log tau has a Jacobian tau, that of tau has none
-        density -= theta[d - 1]
     point.scalars[CERTAIN] = remainder
     point.scalars[REST] = density + remainder
     m = point.used[ROWS]

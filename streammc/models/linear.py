@@ -61,6 +61,10 @@ class LinearModel(FactorModel):
     """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
     location_scale: ClassVar[bool] = False
     """Whether a response fitted without error leaves the first scale to its prior alone."""
+    relative_scale: ClassVar[bool] = False
+    """Whether the logarithm of a response fitted without error does so to a shape."""
+    heavy_tailed: ClassVar[bool] = False
+    """Whether rows far from their predictor count little: most rows may leave a scale at 0."""
     multimodal: ClassVar[bool] = False
     """Whether components or units may be exchanged, so that chains that agree prove little."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()

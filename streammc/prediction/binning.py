@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.control_variates.full_pass.row_name import row_name
 from streammc.errors import DataError
@@ -15,6 +16,8 @@ from streammc.prediction.histogram import Thresholds, find_thresholds
 from streammc.prediction.mean_responses import Coefficients, responses
 from streammc.prediction.predictive import Covariate
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
+
+Cube = NDArray[np.float64]
 
 _SCORE_BINS: Final = 4096
 _PILOT_ROWS: Final = 16_384
@@ -74,19 +77,29 @@ def groups(
 
 
 def thresholds(
-    model: Model, coefficients: Coefficients, table: Dataset, seed: int, spread: float = 0.0
+    model: Model,
+    coefficients: Coefficients,
+    table: Dataset,
+    seed: int,
+    spread: float = 0.0,
+    new: Callable[[Cube, Matrix], Matrix] | None = None,
 ) -> Thresholds:
     """Return thresholds at the quantiles of the scores of a sample of rows and draws.
 
-    ``spread`` is the standard deviation of what else the predictors have, such as effects.
+    ``spread`` is the standard deviation of what else the predictors have, such as effects of known
+    groups; 0 if there are none. ``new`` returns the mean responses (m, S) of rows of new groups at
+    predictors (p, m, S) and their design (m, q), where there may be any.
     """
     pilot, rng = coefficients.thinned(_PILOT_DRAWS), np.random.default_rng(seed)
     scores = []
     for X, offset in _sample(table, _PILOT_ROWS, seed):
         eta = pilot.predictors(X, offset)
+        if new is not None:
+            scores.append(new(eta, X).ravel())
         if spread > 0.0:
             eta[0] += spread * rng.standard_normal(eta[0].shape)
-        scores.append(responses(model, eta).ravel())
+        if spread > 0.0 or new is None:
+            scores.append(responses(model, eta).ravel())
     ordered = np.sort(np.concatenate(scores))
     ranks = np.arange(1, _SCORE_BINS) * len(ordered) // _SCORE_BINS
     edges = np.unique(ordered[ranks])

@@ -29,6 +29,7 @@ from streammc.prediction.group_summaries import (
 from streammc.prediction.label_index import UNKNOWN, LabelIndex, as_text
 from streammc.prediction.predict import opened_run
 from streammc.prediction.prediction_request import PredictionRequest
+from streammc.prediction.row_effects import node_room
 from streammc.prediction.thinned import load_draws
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.rng import Role, stream
@@ -170,7 +171,7 @@ def draws_of_group(
     shift, scale = moved
     for low in range(0, len(theta), _NODE_DRAWS):
         some = theta[low : low + _NODE_DRAWS]
-        nodes = np.empty((1, len(some), effects + 1, _node_count(bound)))
+        nodes = np.empty((1, len(some), effects + 1, node_room(bound)))
         table_nodes(some, places, bound.constants, nodes)
         for s, each in enumerate(some):
             density = GroupDensity(bound, each, rows)
@@ -185,14 +186,6 @@ def draws_of_group(
             if effects == 2:
                 drawn = np.array([drawn[0] - shift * drawn[1], drawn[1] / scale])
             yield drawn
-
-
-def _node_count(bound: TableModel) -> int:
-    from streammc.models.mixed.group_constants import NODES
-    from streammc.models.mixed.table_link import TABLE
-
-    per_effect = int(bound.constants[TABLE + NODES])
-    return per_effect if len(bound.effects) == 1 else per_effect * per_effect
 
 
 def _standard_moments(density: GroupDensity, nodes: Matrix) -> tuple[Vector, Matrix]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import DataError, StorageIOError
+from streammc.models.mixed.group_constants import PANEL_CELLS
 from streammc.models.mixed.group_effects import (
     BETWEEN,
     MEAN,
-    MOMENTS,
-    THIRD,
+    QUANTILES,
     VARIANCE,
     table_effects,
 )
@@ -53,12 +53,31 @@ class EffectsTask:
     scale: float
     """Standardisation of the slope's column: mean over scale, and scale."""
     folder: str
+    ends: tuple[float, ...]
+    """Probabilities of the quantiles."""
+
+    def moments(self, places: Matrix) -> NDArray[np.float64]:
+        """Return moments and quantiles (m, effects, 3 + P) of groups by their rows (2, m)."""
+        model = self.model
+        nodes = PANEL_CELLS if model.slope is None else model.nodes
+        levels = np.array([self.ends, [NormalDist().inv_cdf(p) for p in self.ends]])
+        out = np.empty((places.shape[1], len(model.effects), QUANTILES + len(self.ends)))
+        table_effects(
+            self.theta,
+            places,
+            model.constants,
+            replace(model, nodes=nodes).constants,
+            self.shift,
+            self.scale,
+            levels,
+            out,
+        )
+        return out
 
     def map(self, block: RowBlock) -> Totals:
         """Write the moments of the groups of a block."""
         places = np.ascontiguousarray(block.X.T, dtype=np.float64)
-        moments = np.empty((len(block.X), len(self.model.effects), MOMENTS))
-        table_effects(self.theta, places, self.model.constants, self.shift, self.scale, moments)
+        moments = self.moments(places)
         wrong = np.flatnonzero(~np.isfinite(moments).all(axis=(1, 2)))
         if len(wrong):
             raise DataError(
@@ -91,7 +110,6 @@ def write_chunks(
     offset: Index,
     effects: int,
     names: Sequence[str],
-    probabilities: Sequence[float],
 ) -> None:
     """Write the arrays of the result from the parts, chunk by chunk, and delete the parts.
 
@@ -103,8 +121,8 @@ def write_chunks(
         (K + 1,) first row of each group.
     effects
         Number of effects of a group.
-    names, probabilities
-        Ends of the interval.
+    names
+        Names of the quantiles.
 
     Raises
     ------
@@ -113,42 +131,33 @@ def write_chunks(
     """
     folder = writer.folder / _PARTS
     start = 0
-    for moments in _chunks(folder, len(offset) - 1, effects, writer.chunk_rows):
+    shape = (effects, QUANTILES + len(names))
+    for moments in _chunks(folder, len(offset) - 1, shape, writer.chunk_rows):
         stop = start + len(moments)
         columns: dict[str, NDArray[Any]] = {
             "mean": moments[..., MEAN],
             "sd": np.sqrt(moments[..., VARIANCE]),
             "rows": np.diff(offset[start : stop + 1]),
         }
-        for name, probability in zip(names, probabilities, strict=True):
-            columns[name] = quantile(moments, probability)
+        for k, name in enumerate(names):
+            columns[name] = moments[..., QUANTILES + k]
         writer.target.write(start, columns)
         start = stop
     with reporting("delete", folder):
         shutil.rmtree(folder)
 
 
-def quantile(moments: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
-    """Return a quantile from moments (..., 4): the normal one, corrected for skewness.
-
-    The first terms of the expansion of Cornish and Fisher (1938).
-    """
-    z = NormalDist().inv_cdf(probability)
-    sd = np.sqrt(moments[..., VARIANCE])
-    skewness = moments[..., THIRD] / np.maximum(sd**3, 1e-300)
-    found: NDArray[np.float64] = moments[..., MEAN] + sd * (z + (z * z - 1.0) * skewness / 6.0)
-    return found
-
-
-def _chunks(folder: Path, groups: int, effects: int, chunk: int) -> Iterator[NDArray[np.float64]]:
-    """Yield the moments (m, effects, 4) of all groups; m is ``chunk``, but for the last."""
-    buffer = np.empty((chunk, effects, MOMENTS))
+def _chunks(
+    folder: Path, groups: int, shape: tuple[int, int], chunk: int
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the moments (m, *shape) of all groups; m is ``chunk``, but for the last."""
+    buffer = np.empty((chunk, *shape))
     filled = done = 0
     for start in sorted(int(path.name) for path in folder.iterdir()):
         if start != done:
             break
         with reporting("read", folder / str(start)):
-            part = np.frombuffer((folder / str(start)).read_bytes()).reshape(-1, effects, MOMENTS)
+            part = np.frombuffer((folder / str(start)).read_bytes()).reshape(-1, *shape)
         done += len(part)
         while len(part):
             step = min(chunk - filled, len(part))

@@ -19,7 +19,7 @@ from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_pro
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
-from streammc.models.mixed.group_effects import BETWEEN, MOMENTS, VARIANCE, table_effects
+from streammc.models.mixed.group_effects import BETWEEN, VARIANCE
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.models.mixed.table_model import TableModel
 from streammc.prediction import designs
@@ -101,11 +101,13 @@ def write_effects(
         path, columns, grouped.n_rows, _CHUNK_GROUPS, kind, request.overwrite, GROUPS
     ) as writer:
         write_ids(writer, grouped)
-        task = EffectsTask(bound, theta, shift, scale, str(parts_folder(writer)))
+        task = EffectsTask(
+            bound, theta, shift, scale, str(parts_folder(writer)), tuple(request.ends)
+        )
         totals: Totals = grouped.reduce(
             task, scheduler=request.scheduler, progress=request.progress
         )
-        write_chunks(writer, grouped.table.offset, len(bound.effects), request.names, request.ends)
+        write_chunks(writer, grouped.table.offset, len(bound.effects), request.names)
         facts: dict[str, Any] = {
             "groups": grouped.n_rows,
             "group": bound.column,
@@ -134,8 +136,7 @@ def _largest_share(
     rows = np.diff(offset)
     chosen = np.sort(np.argsort(rows)[-_PILOT_GROUPS:])
     places = np.stack([offset[chosen], rows[chosen]]).astype(np.float64)
-    moments = np.empty((len(chosen), len(model.effects), MOMENTS))
-    table_effects(np.ascontiguousarray(theta), places, model.constants, shift, scale, moments)
+    moments = EffectsTask(model, np.ascontiguousarray(theta), shift, scale, "", ()).moments(places)
     share = moments[..., BETWEEN] / np.maximum(moments[..., VARIANCE], 1e-300)
     return float(np.nan_to_num(share, nan=1.0).max())
 

@@ -30,10 +30,11 @@ from streammc.prediction.prediction_request import (
     PredictionRequest,
 )
 from streammc.prediction.predictive import PredictTask, Totals
-from streammc.prediction.predictive_groups import GroupedPredictTask
+from streammc.prediction.predictive_groups import GroupedPredictTask, NormalRules
 from streammc.prediction.roc import calibration, curves
+from streammc.prediction.row_effects import RowEffects
 from streammc.prediction.thinned import load_draws
-from streammc.protocols import Dataset, Model
+from streammc.protocols import Dataset, Matrix, Model
 from streammc.runs import design
 from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
@@ -90,8 +91,11 @@ def write_predictions(
         covariate, sampled = groups(table, request.by, request.bins, seed, *pass_options)
     cuts = None
     if scored and is_binary(regression):
-        spread = 0.0 if effects is None else effects.spread
-        cuts = thresholds(regression, coefficients, table, seed, spread)
+        spread, new = 0.0, None
+        if effects is not None:
+            spread = effects.spread if effects.known is not None else 0.0
+            new = None if effects.same else _means_of_new(regression, effects)
+        cuts = thresholds(regression, coefficients, table, seed, spread, new)
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
     if kind is None:
@@ -149,6 +153,17 @@ def _group_labels(table: Dataset, start: int, stop: int) -> NDArray[Any] | None:
     """Return the labels of the groups of rows; ``None`` for a data set without groups."""
     labels = getattr(table, "row_groups", None)
     return None if labels is None else labels(start, min(stop, table.n_rows))
+
+
+def _means_of_new(model: Model, effects: RowEffects) -> Callable[[Any, Any], Matrix]:
+    """Return the mean responses of rows of new groups as a function of predictors and design."""
+    rules = NormalRules(model)
+
+    def means(eta: NDArray[np.float64], X: Matrix) -> Matrix:
+        step = -(-len(effects.theta) // eta.shape[2])
+        return rules.means(eta, effects.spread_of_new(X)[:, ::step])
+
+    return means
 
 
 def _scores(

@@ -309,7 +309,7 @@ def _usable(model: Any, rows: Rows) -> Rows:
     """Return the rows that count: finite, of positive weight, with a valid response."""
     good = np.isfinite(rows.X).all(axis=1) & np.isfinite(rows.offset)
     good &= np.isfinite(rows.weight) & (rows.weight > 0.0)
-    fault = model.response_fault(rows.y)
+    fault = getattr(model, "inner", model).response_fault(rows.y)  # that of a group has no response
     if fault is not None:
         good[fault[0]] = False
     if good.all():

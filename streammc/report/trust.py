@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streammc import registry
 from streammc.diagnostics.audit_record import Audit
-from streammc.diagnostics.summary import least_ess
+from streammc.diagnostics.summary import least_ess, least_size
 from streammc.diagnostics.text import number
 from streammc.diagnostics.weights import heavy_tailed
 from streammc.plots.ladder_plots import draw_ladder
@@ -43,11 +43,8 @@ def family_evidence(document: Mapping[str, Any]) -> list[Evidence]:
 def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
     parameters, chains = document["parameters"], document["chains"]
     r_hats = {k: v["r_hat"] for k, v in parameters.items() if v["r_hat"] is not None}
-    sizes = {
-        k: min(v["ess_bulk"], v["ess_tail"])
-        for k, v in parameters.items()
-        if v["ess_bulk"] is not None and v["ess_tail"] is not None
-    }
+    every = {label: least_size(entry) for label, entry in parameters.items()}
+    sizes = {label: size for label, size in every.items() if size is not None}
     found = []
     if r_hats:
         worst = max(r_hats, key=lambda label: r_hats[label])
@@ -70,8 +67,8 @@ def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
                 found=f"{sizes[worst]:.0f} ({worst})",
                 limit=f"at least {least_ess(chains)}",
                 passed=sizes[worst] >= least_ess(chains),
-                meaning="How many independent draws the correlated ones are worth, in the bulk or "
-                "in the tails.",
+                meaning="How many independent draws the correlated ones are worth, in the bulk, in "
+                "the tails, or for standard deviations.",
             )
         )
     return found

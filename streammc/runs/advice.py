@@ -7,7 +7,7 @@ from typing import Any
 
 from streammc.control_variates.mode.mode_words import ADVICE
 from streammc.diagnostics.audit_record import Audit
-from streammc.diagnostics.summary import least_ess
+from streammc.diagnostics.summary import least_ess, least_size
 from streammc.protocols import Model
 from streammc.runs.audit_advice import audit_warnings
 from streammc.samplers.common.sampler import Sampler
@@ -50,11 +50,8 @@ def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains
     chain compares its halves, and its limit is 1.03.
     """
     lines = []
-    ess = {
-        label: min(entry["ess_bulk"], entry["ess_tail"])
-        for label, entry in parameters.items()
-        if entry["ess_bulk"] is not None and entry["ess_tail"] is not None
-    }
+    sizes = {label: least_size(entry) for label, entry in parameters.items()}
+    ess = {label: size for label, size in sizes.items() if size is not None}
     r_hats = {k: entry["r_hat"] for k, entry in parameters.items() if entry["r_hat"] is not None}
     unknown = [label for label in parameters if label not in ess or label not in r_hats]
     if unknown:
@@ -75,8 +72,8 @@ def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains
     worst = min(ess, key=lambda label: ess[label], default=None)
     if worst is not None and ess[worst] < limit:
         lines.append(
-            f"smallest ess is {ess[worst]:.3g} ({worst}), below {limit}: means and quantiles are "
-            "not yet sure; use more --draws"
+            f"smallest ess is {ess[worst]:.3g} ({worst}), below {limit}: means, sds and quantiles "
+            "are not yet sure; use more --draws"
         )
     return lines
 

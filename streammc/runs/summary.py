@@ -10,7 +10,7 @@ from streammc.diagnostics.audit_record import Audit
 from streammc.json_record import Record
 
 Statistics = Mapping[str, Mapping[str, float | None]]
-"""Label -> mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat and quantiles."""
+"""Label -> mean, sd, mcse_mean, ess_bulk, ess_tail, ess_sd, r_hat and quantiles."""
 
 _FAMILY_FACTS = ("decay", "noise_clipped", "recalibration")
 

@@ -24,9 +24,18 @@ def test_result_has_the_parts_of_the_design(run: Path) -> None:
     found = done.json
     labels = ["beta[Intercept]", "beta[x1]", "beta[x2]"]
     assert labels == list(found["parameters"]) == list(found["parameters_original"])
-    assert {"mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95"} == {
-        *found["parameters"]["beta[x1]"]
-    }
+    assert {
+        "mean",
+        "sd",
+        "mcse_mean",
+        "ess_bulk",
+        "ess_tail",
+        "ess_sd",
+        "r_hat",
+        "q5",
+        "median",
+        "q95",
+    } == {*found["parameters"]["beta[x1]"]}
     assert "audit" in found
     for name in (
         *("seconds", "warmup_seconds", "pass_seconds", "iterations", "rows_read", "bytes_read"),

@@ -33,12 +33,14 @@ def test_short_sequences_have_the_numbers_of_arviz(chains: int, kind: str) -> No
                 array_stats.ess(x, method="bulk"),
                 array_stats.ess(x, method="tail", prob=effective_size.TAIL),
                 array_stats.mcse(x, method="mean"),
+                array_stats.ess(x, method="sd"),
             )
             found = (
                 effective_size.ess_mean(x),
                 effective_size.ess_bulk(x),
                 effective_size.ess_tail(x),
                 effective_size.mcse_mean(x),
+                effective_size.ess_sd(x),
             )
             np.testing.assert_allclose(found, expected, rtol=1e-10)
             compared += 1

@@ -155,6 +155,116 @@ def test_log_score_is_that_of_a_dense_grid(case):
     assert abs(facts(made)["log_score"] - np.log(density).mean()) < 1e-4
 
 
+FAR = {
+    "logistic": expit,
+    "probit": stats.norm.cdf,
+    "poisson": np.exp,
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("name", "tau"),
+    [
+        ("logistic", 6.0),
+        ("logistic", 20.0),
+        ("probit", 20.0),
+        ("poisson", 6.0),
+        ("logistic", 300.0),
+    ],
+)
+def test_mean_of_a_new_group_is_that_of_a_dense_grid_whatever_tau_is(tmp_path, name, tau):
+    """Fifteen nodes are 6 apart at tau 20: means were up to 0.085 off, to either side along x."""
+    table = frame("poisson" if name == "poisson" else "logistic")
+    data = from_table(table, formula=FORMULAS["intercept"], standardize=False)
+    theta = draws_near([0.1, 0.5, math.log(tau)], 0.05, (1, 10))
+    run = make_run(tmp_path / "r", getattr(models, name)(), data, theta)
+    rows = pd.DataFrame({"y": np.arange(45) % 2, "x": np.linspace(-80, 80, 45), "g": "new"})
+    made = streammc.predict(run, from_table(rows, like=data), trained_on=data, by="x", bins=9)
+    v = (
+        np.linspace(-8.0 - tau, 8.0 + tau, 20_001)
+        if name == "poisson"
+        else np.linspace(-9, 9, 20_001)
+    )
+    weight = stats.norm.pdf(v) / stats.norm.pdf(v).sum()
+    z, w = np.polynomial.hermite_e.hermegauss(15)
+    exact, wrong = np.empty((2, 45, 10))
+    for s, (b0, b1, log_tau) in enumerate(theta[0]):
+        for i, x in enumerate(rows["x"]):
+            eta = b0 + b1 * x
+            exact[i, s] = weight @ FAR[name](eta + math.exp(log_tau) * v)
+            wrong[i, s] = w @ FAR[name](eta + math.exp(log_tau) * z) / w.sum()
+    sd = exact.std(axis=1)
+    assert (np.abs(made["mean"].values - exact.mean(axis=1)) / sd).max() < 0.01
+    by_group = exact.reshape(9, 5, 10).mean(axis=1)
+    assert (
+        np.abs(made["group_mean"].values - by_group.mean(axis=1)) / by_group.std(axis=1)
+    ).max() < 0.01
+    # Broken partner: the nodes of before.
+    assert (np.abs(wrong - exact).mean(axis=1) / sd).max() > 0.05
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_area_of_new_groups_is_that_of_their_mean_responses(tmp_path):
+    """With tau 20 they are close together, and thresholds far from them told no rows apart."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=3000)
+    rows = pd.DataFrame({"y": (rng.random(3000) < expit(x)) * 1.0, "x": x, "g": "new"})
+    data = from_table(frame("logistic"), formula=FORMULAS["intercept"], standardize=False)
+    theta = draws_near([0.1, 1.0, math.log(20.0)], 0.1, (1, 4))
+    run = make_run(tmp_path / "r", models.logistic(), data, theta)
+    made = streammc.predict(run, from_table(rows, like=data), trained_on=data)
+    found = facts(made)["auc"]
+    rank, y = stats.rankdata(x), rows["y"].to_numpy()  # means rise with x
+    exact = (rank[y == 1].sum() - y.sum() * (y.sum() + 1) / 2) / (y.sum() * (1 - y).sum())
+    assert found["resolution"] < 1e-3
+    assert abs(found["of_mean"] - exact) <= found["resolution"]
+    assert abs(found["mean"] - exact) <= found["resolution"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("name", "tau"), [("poisson", 1.0), ("poisson", 20.0), ("gaussian", 20.0)])
+def test_log_score_of_a_new_group_is_that_of_a_dense_grid(tmp_path, name, tau):
+    """A large count says much about its effect: 61 nodes over all of tau did not see it."""
+    data = from_table(frame(name), formula=FORMULAS["intercept"], standardize=False)
+    center = [0.1, 0.0, *([math.log(SIGMA)] if name == "gaussian" else []), math.log(tau)]
+    theta = draws_near(center, 0.05, (1, 5))
+    run = make_run(tmp_path / "r", getattr(models, name)(), data, theta)
+    y = np.array([0.0, 1.0, 150.0, 3.0])
+    rows = pd.DataFrame({"y": y, "x": np.zeros(4), "g": "new"})
+    made = streammc.predict(run, from_table(rows, like=data), trained_on=data)
+    v = np.unique(np.concatenate([np.linspace(-9, 9, 20_001), np.linspace(-0.5, 6, 400_001)]))
+    density = np.zeros(4)
+    for each in theta[0]:
+        eta = each[0] + math.exp(each[-1]) * v
+        with np.errstate(over="ignore"):
+            values = np.exp([log_lik(name, one, np.minimum(eta, 700.0), each) for one in y])
+        density += np.trapezoid(values * stats.norm.pdf(v), v, axis=1) / 5
+    assert facts(made)["log_score"] == pytest.approx(np.log(density).mean(), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_quantiles_of_known_groups_that_agree_are_those_of_a_dense_grid(tmp_path):
+    table = pd.DataFrame(
+        {
+            "y": np.repeat([1.0, 0.0], 8),
+            "x": np.tile([2.0, 4.0], 8),
+            "g": np.repeat(["a0", "a1", "a2", "a3"], 4),
+        }
+    )
+    data = from_table(table, formula=FORMULAS["intercept"], standardize=True)
+    theta = draws_near([0.1, 0.5, math.log(8.0)], 0.1, (2, 5))
+    run = make_run(tmp_path / "r", models.logistic(), data, theta)
+    rows = table.iloc[::4]
+    made = streammc.predict(run, from_table(rows, like=data), trained_on=data).load()
+    values, weights = brute(
+        "logistic", "intercept", theta.reshape(-1, 3), table, rows, on_store(data)
+    )
+    for end, p in (("q5", 0.05), ("q95", 0.95)):
+        reached = (weights * (expit(values) <= made[end].values[:, None])).sum(1)
+        assert np.abs(reached - p).max() < 0.006
+
+
 def test_the_store_of_the_run_is_predicted_by_itself(case):
     _, _, table, _, run, data = case
     made = streammc.predict(run, data).load().sortby("row_id")

@@ -101,8 +101,8 @@ def test_a_large_correction_is_told_once():
     assert "above 0.1" in line
 
 
-def statistics(r_hat=1.0, ess_bulk=2000.0, ess_tail=1500.0):
-    return {"r_hat": r_hat, "ess_bulk": ess_bulk, "ess_tail": ess_tail}
+def statistics(r_hat=1.0, ess_bulk=2000.0, ess_tail=1500.0, ess_sd=1800.0):
+    return {"r_hat": r_hat, "ess_bulk": ess_bulk, "ess_tail": ess_tail, "ess_sd": ess_sd}
 
 
 @pytest.mark.parametrize("chains", [1, 4, 16])
@@ -118,6 +118,7 @@ def test_good_mixing_gives_no_warning(chains):
         (statistics(r_hat=1.04), ("largest r_hat is 1.040 (b)", "pt")),
         (statistics(ess_bulk=1.7), ("smallest ess is 1.7 (b), below 400", "--draws")),
         (statistics(ess_tail=399.0), ("smallest ess is 399 (b), below 400", "--draws")),
+        (statistics(ess_sd=399.0), ("smallest ess is 399 (b), below 400", "means, sds and")),
         (statistics(None, None, None), ("draws of b have mixed is not known", "constant")),
         (statistics(r_hat=None), ("draws of b have mixed is not known", "constant")),
     ],

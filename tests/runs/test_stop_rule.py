@@ -47,7 +47,7 @@ def test_a_run_goes_on_until_the_rule_is_met_and_no_further(whole):
     ess = [
         row[name]
         for row in report.summary["parameters"].values()
-        for name in ("ess_bulk", "ess_tail")
+        for name in ("ess_bulk", "ess_tail", "ess_sd")
     ]
     assert 900 <= min(ess) == stop["ess"]["found"]
     assert not [line for line in report.warnings if "stopping rule" in line]

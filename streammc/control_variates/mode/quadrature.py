@@ -13,6 +13,7 @@ import numpy as np
 
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.mode.first_centre import softened
+from streammc.control_variates.mode.integrated import improper_scale
 from streammc.control_variates.mode.newton import maximise
 from streammc.control_variates.subset import draw_subset, in_memory
 from streammc.errors import ModelError
@@ -20,6 +21,7 @@ from streammc.likelihood.grouped import groups_of
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.families import MOST_NODES
+from streammc.models.mixed.group_constants import PANELS
 from streammc.models.mixed.recognise import is_table_model
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
@@ -34,12 +36,17 @@ LARGEST_VARIATION: Final = 0.01
 REFUSED_VARIATION: Final = 0.1
 _CHOSEN_VARIATION: Final = 0.005
 """Largest variation of an automatic choice: below the limit of the check at ``theta_star``."""
-_NODES: Final = (15, 21, 31, 41, MOST_NODES)
+_NODES: Final = (15, 21, 31, 41, MOST_NODES, PANELS)
 """Nodes of a random intercept to choose from."""
 _NODES_OF_TWO: Final = (9, 13, 17, 21, 31)
 """Nodes for each of intercept and slope."""
 _MORE_NODES: Final = 10
 _POINTS: Final = 8
+_WIDER: Final = 1.5
+"""How much wider than the posterior the draws of a choice are than those of the check."""
+_COMPARED_ROWS: Final = 2**13
+"""Rows of the groups that are integrated on panels, for comparison."""
+_FEWEST_GROUPS: Final = 16
 
 
 def quadrature_variation(
@@ -47,11 +54,21 @@ def quadrature_variation(
 ) -> tuple[float, int]:
     """Return the largest change of the error over points ``theta`` (S, d), and the nodes used.
 
-    The error is the difference to ten more nodes per effect. ``rows`` are a sample of the groups;
-    their sum is scaled to ``n_groups``. A Gaussian response has no error.
+    The error is the difference to panels, which see every mode of the effects; with a slope to ten
+    more nodes per effect, around every mode of a Student t. ``rows`` are a sample of the groups;
+    their sum is scaled to ``n_groups``. A Gaussian response and panels have no error.
     """
-    finer = replace(model, nodes=model.nodes + _MORE_NODES)
-    errors = [_log_lik(finer, rows, each) - _log_lik(model, rows, each) for each in theta]
+    inner: Any = model.inner
+    if model.nodes == PANELS or inner.name == "gaussian":
+        return 0.0, model.nodes
+    size = max(float(np.mean(rows.X[:, 1])), 1.0) if len(rows.y) else 1.0
+    kept = min(len(rows.y), max(int(_COMPARED_ROWS / size), _FEWEST_GROUPS))
+    if model.slope is None or inner.heavy_tailed:
+        places = np.linspace(0.0, len(rows.y) - 1.0, kept).astype(np.int64)
+        rows = Rows(*(np.ascontiguousarray(part[places]) for part in rows))
+    finer = replace(model, nodes=PANELS if model.slope is None else model.nodes + _MORE_NODES)
+    exact = _of_modes if model.slope is not None and inner.heavy_tailed else _log_lik
+    errors = [exact(finer, rows, each) - _log_lik(model, rows, each) for each in theta]
     with np.errstate(invalid="ignore"):
         sums = np.array([float(np.sum(rows.weight * error)) for error in errors])
     scale = n_groups / max(len(rows.y), 1)
@@ -75,7 +92,9 @@ def quadrature_warnings(
     if found <= LARGEST_VARIATION:
         return []
     remedy = f"use more, --option nodes={min(2 * nodes + 1, MOST_NODES)}"
-    if nodes >= MOST_NODES:
+    if model.slope is None:
+        remedy = f"use as many as are needed, --option nodes={PANELS}"
+    elif nodes >= MOST_NODES:
         remedy = f"give {model.group_parameters[0].name} a tighter prior, or larger groups"
     text = (
         f"expected an error of the quadrature over the effects of {model.column} that varies by "
@@ -97,13 +116,28 @@ def _log_lik(model: TableModel, rows: Rows, theta: Vector) -> Vector:
     return values
 
 
+def _of_modes(model: TableModel, rows: Rows, theta: Vector) -> Vector:
+    """Return the same summed over the modes of the effects of each group."""
+    from streammc.models.mixed.group_link import sum_of_modes
+    from streammc.models.mixed.mixed_model import MixedModel
+
+    table, group = model.rows_of(rows.X)
+    constants = vars(MixedModel)["constants"].fget(model)
+    values = np.empty(len(rows.y))
+    for g in range(len(values)):
+        own = group == g
+        X = np.vstack([table.X[own].T, table.offset[own], table.weight[own]])
+        values[g] = sum_of_modes(theta, X, np.ascontiguousarray(table.y[own]), constants)
+    return values
+
+
 def with_nodes(model: M, dataset: Dataset) -> M:
     """Return a mixed model with enough quadrature nodes for these data, the same in every call.
 
     The nodes are the fewest of a list whose error varies by less than 0.005 over draws around
-    the mode of a sample of the groups, as wide as the posterior of all; the most of the list if
-    no other suffices. A given number of nodes is kept, and so is that of a model which has no
-    mode on the sample: the full pass raises the error.
+    the mode of a sample of the groups, as wide as the posterior of all; the last of the list,
+    panels or 31 x 31, if no other suffices. A given number of nodes is kept. Where the sample has
+    no mode the full pass raises the error.
     """
     given: Any = model
     groups = groups_of(dataset)
@@ -116,16 +150,21 @@ def with_nodes(model: M, dataset: Dataset) -> M:
     table = np.ascontiguousarray(given.prior_table(labels), dtype=np.float64)
     if len(rows.y) < groups.n_rows:
         table = softened(table)
-    objective = in_memory(given, rows, groups.n_rows / len(rows.y))
-    with single_threaded(), np.errstate(all="ignore"):
-        try:
-            point = maximise(objective, given.start(rows), table)
-        except ModelError:
-            return model
-    deltas = np.concatenate([np.zeros((1, len(labels))), covering_draws(_POINTS, len(labels), 0)])
-    points = point.theta + deltas @ point.factor.T
+    if improper_scale(given, rows, table, labels)[1]:
+        return model
+    scale = groups.n_rows / len(rows.y)
+    deltas = np.concatenate(
+        [np.zeros((1, len(labels))), covering_draws(2 * _POINTS, len(labels), 0)]
+    )
+    start = given.start(rows)
     for nodes in _NODES if given.slope is None else _NODES_OF_TWO:
         given = replace(given, nodes=nodes, automatic=False)
+        with single_threaded(), np.errstate(all="ignore"):
+            try:
+                point = maximise(in_memory(given, rows, scale), start, table)
+            except ModelError:
+                continue  # with too few nodes there may be no mode, or none that is one
+        start, points = point.theta, point.theta + _WIDER * (deltas @ point.factor.T)
         if quadrature_variation(given, rows, points, groups.n_rows)[0] <= _CHOSEN_VARIATION:
             break
     return given  # type: ignore[no-any-return]

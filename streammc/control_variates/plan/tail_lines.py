@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from streammc.control_variates.plan.far_posterior import FarPosterior
 from streammc.protocols import Matrix, Vector
 
 MASS_BEYOND: Final = 1e-7
@@ -21,7 +21,9 @@ _DROP = 17.0
 """Drop of the log density below its maximum at which a line has less than 1e-7 left."""
 
 
-def ends_of(posterior: FarPosterior, origin: Matrix, direction: Matrix, power: Vector) -> Matrix:
+def ends_of(
+    posterior: Callable[[Matrix], Matrix], origin: Matrix, direction: Matrix, power: Vector
+) -> Matrix:
     """Return (2, L) the ends of each line, beyond which ``MASS_BEYOND`` of its mass lies.
 
     Both sides are followed until the density has fallen by ``_DROP``; if it never does, the

@@ -57,6 +57,7 @@ class Gamma(LinearModel):
     """Gamma regression; build it with :func:`gamma`."""
 
     name: ClassVar[str] = "gamma"
+    relative_scale: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
 

@@ -187,6 +187,7 @@ class StudentT(LinearModel):
 
     name: ClassVar[str] = "student-t"
     location_scale: ClassVar[bool] = True
+    heavy_tailed: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(response_level)
 
     def __post_init__(self) -> None:

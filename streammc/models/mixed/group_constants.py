@@ -32,7 +32,10 @@ CORRELATED: Final = 4
 SLOPE: Final = 5
 """Column of the slope; -1 without one."""
 NODES: Final = 6
-"""Quadrature nodes per effect."""
+"""Quadrature nodes per effect; ``PANELS``: as many as the integral needs, see ``group_panels``."""
+PANELS: Final = 0
+PANEL_CELLS: Final = -1
+"""Cells of panels, with their masses, from which quantiles follow."""
 NOISE: Final = 7
 """Length of the noise of expansions, then its three entries; 0: theta ends with ``log tau``.
 
@@ -70,8 +73,18 @@ def group_constants(
     ``slope`` is the column of a random slope, -1 without one. ``inner`` (c,) are the constants of
     the inner model's own link, ``noise`` (s,) that of expansions in the marginal precision.
     """
-    nodes, log_weights = quadrature(EXACT_NODES if kind == GAUSSIAN else n_nodes)
+    nodes = log_weights = np.zeros(0)
+    if n_nodes > PANELS or kind == GAUSSIAN:
+        nodes, log_weights = quadrature(EXACT_NODES if kind == GAUSSIAN else n_nodes)
     effects = 1 if slope < 0 else 2
-    head: list[float] = [kind, n_features, n_scalars, effects, correlated, slope, len(nodes)]
+    head: list[float] = [
+        kind,
+        n_features,
+        n_scalars,
+        effects,
+        correlated,
+        slope,
+        len(nodes) or n_nodes,
+    ]
     head += [len(noise), *noise, *[0.0] * (3 - len(noise))]
     return np.concatenate([np.array(head, dtype=np.float64), nodes, log_weights, inner])

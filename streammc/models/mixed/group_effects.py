@@ -1,8 +1,8 @@
-"""Moments of the effects of groups, given the rows of each and draws of the parameters.
+"""Moments and quantiles of the effects of groups, given the rows of each and draws of theta.
 
 Given theta the effects of a group have the nodes of its likelihood and their shares ``p_q`` as a
-quadrature rule: ``E[u] = sum_q p_q u_q``, and likewise the variance and the third moment. Over
-draws of theta the effects are a mixture, whose moments follow from those of its parts.
+quadrature rule: ``E[u] = sum_q p_q u_q``, and likewise the other moments. Over draws of theta the
+effects are a mixture, whose moments follow from those of its parts.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from streammc.models.mixed.group_constants import EFFECTS, FEATURES, NODES, SCALARS
-from streammc.models.mixed.group_link import SMALL, log_integral
-from streammc.models.mixed.group_nodes import padded
+from streammc.models.mixed.group_constants import EFFECTS, FEATURES, GAUSSIAN, KIND, SCALARS
+from streammc.models.mixed.group_link import SMALL, group_nodes
 from streammc.models.mixed.group_rows import (
     CURVES,
-    NODE_ROWS,
     NODE_U1,
     NODE_U2,
     SHARE,
+    VALUE,
     count_used,
 )
 from streammc.models.mixed.table_link import TABLE, read_group
@@ -29,37 +28,69 @@ from streammc.numerics.jit import design_view, f8, jit, matrix, vector
 
 MEAN: Final = 0
 VARIANCE: Final = 1
-THIRD: Final = 2
-"""Third central moment."""
-BETWEEN: Final = 3
+BETWEEN: Final = 2
 """Part of the variance that is the variance of the means between draws."""
-MOMENTS: Final = 4
+QUANTILES: Final = 3
+"""Quantiles are from here on."""
+_EVEN: Final = 0.25
+"""Largest skewness and excess kurtosis of an intercept whose quantiles follow from four moments."""
+_EVEN_OF_TWO: Final = 0.7
+"""The same of one of two effects, whose nodes are not close."""
 
 
 @jit(types.void(matrix, vector), borrow=True)
 def mixture(parts, out):  # type: ignore[no-untyped-def]
-    """Write the (4,) moments of a mixture of equal shares.
+    """Write the moments (5,) of a mixture of equal shares.
 
-    ``parts`` (S, 3): mean, variance and third central moment of each part.
+    They are mean, variance, its part between draws, skewness and excess kurtosis. ``parts`` (S, 4):
+    mean, variance, third and fourth central moment of each part.
     """
     size = parts.shape[0]
-    mean = within = between = third = 0.0
+    mean = within = between = third = fourth = 0.0
     for s in range(size):
         mean += parts[s, 0] / size
     for s in range(size):
         away = parts[s, 0] - mean
+        square = away * away
         within += parts[s, 1] / size
-        between += away * away / size
-        third += (parts[s, 2] + 3.0 * parts[s, 1] * away + away * away * away) / size
-    out[0] = mean
-    out[1] = within + between
-    out[2] = third
-    out[3] = between
+        between += square / size
+        third += (parts[s, 2] + 3.0 * parts[s, 1] * away + square * away) / size
+        more = 4.0 * parts[s, 2] * away + 6.0 * parts[s, 1] * square + square * square
+        fourth += (parts[s, 3] + more) / size
+    variance = within + between
+    out[0], out[1], out[2] = mean, variance, between
+    out[3] = third / max(variance**1.5, 1e-300)
+    out[4] = fourth / max(variance * variance, 1e-300) - 3.0
 
 
-@jit(types.void(matrix, design_view, vector, vector, f8, f8, matrix))
-def group_effects(thetas, X, y, constants, shift, scale, out):  # type: ignore[no-untyped-def]
-    """Write the moments of the effects of one group: intercept, then the slope if there is one.
+@jit(types.void(vector, vector, vector, vector))
+def _quantiles(values, shares, levels, out):  # type: ignore[no-untyped-def]
+    """Write quantiles of values with shares, half of a share below its value."""
+    order = np.argsort(values)
+    total = shares.sum()
+    for k in range(len(levels)):
+        below = last = before = 0.0
+        first = True
+        out[k] = math.nan
+        for at in order:
+            if shares[at] == 0.0:
+                continue
+            here = below + 0.5 * shares[at] / total
+            if levels[k] <= here:
+                part = 1.0 if first else (levels[k] - before) / max(here - before, 1e-300)
+                out[k] = values[at] if first else last + part * (values[at] - last)
+                break
+            below += shares[at] / total
+            last, before, first = values[at], here, False
+            out[k] = last
+
+
+@jit(types.void(matrix, design_view, vector, vector, vector, f8, f8, matrix, matrix))
+def group_effects(thetas, X, y, constants, dense, shift, scale, levels, out):  # type: ignore[no-untyped-def]
+    """Write moments and quantiles of the effects of a group: intercept, then the slope if any.
+
+    Quantiles are those of a normal distribution, corrected for skewness and kurtosis (Cornish and
+    Fisher 1938), where both are small. Elsewhere they are those of the nodes, which are then more.
 
     Parameters
     ----------
@@ -67,57 +98,89 @@ def group_effects(thetas, X, y, constants, shift, scale, out):  # type: ignore[n
         (S, d) draws of theta.
     X, y, constants
         Rows of the group and constants of its likelihood, as ``group_link.link`` gets them.
+    dense
+        Constants with the nodes for quantiles.
     shift, scale
         Of the slope's column x, where the table has ``scale (x + shift)``: the effects there are
         ``u1 - shift u2`` and ``u2 / scale``.
+    levels
+        (2, P) probabilities, and the quantiles of a standard normal variate there.
     out
-        (effects, 4) moments; NaN if the likelihood is not finite at a draw.
+        (effects, 3 + P) moments and quantiles; NaN if the likelihood is not finite at a draw.
     """
     q, effects = int(constants[FEATURES]), int(constants[EFFECTS])
     p = 1 + int(constants[SCALARS])
-    per_effect = int(constants[NODES])
-    count = per_effect * per_effect if effects == 2 else per_effect
     n = count_used(X, q + 1)
     scratch = np.empty((CURVES + p + 1 + p + p * (p + 1) // 2, n))
     rows, predictors = scratch[:CURVES], scratch[CURVES : CURVES + p]
     terms = scratch[CURVES + p :]
     small = np.empty(SMALL)
-    nodes = np.empty((NODE_ROWS, padded(count)))
-    parts = np.empty((effects, thetas.shape[0], 3))
+    parts = np.empty((effects, thetas.shape[0], 4))
     for s in range(thetas.shape[0]):
-        value = log_integral(thetas[s], X, y, constants, rows, predictors, terms, small, nodes)
-        if not math.isfinite(value):
+        nodes = group_nodes(thetas[s], X, y, constants, rows, predictors, terms, small)
+        if not math.isfinite(small[VALUE]):
             out[:, :] = math.nan
             return
         for e in range(effects):
             # Of the effect: its part of u1 and its part of u2.
             first = 1.0 if e == 0 else 0.0
             second = (-shift if e == 0 else 1.0 / scale) if effects == 2 else 0.0
-            mean = variance = third = 0.0
-            for m in range(count):
+            mean = variance = third = fourth = 0.0
+            for m in range(nodes.shape[1]):
                 u = first * nodes[NODE_U1, m] + second * nodes[NODE_U2, m]
                 mean += nodes[SHARE, m] * u
-            for m in range(count):
+            for m in range(nodes.shape[1]):
                 u = first * nodes[NODE_U1, m] + second * nodes[NODE_U2, m] - mean
                 square = nodes[SHARE, m] * u * u
                 variance += square
                 third += square * u
-            parts[e, s, 0] = mean
-            parts[e, s, 1] = variance
-            parts[e, s, 2] = third
+                fourth += square * u * u
+            parts[e, s, 0], parts[e, s, 1] = mean, variance
+            parts[e, s, 2], parts[e, s, 3] = third, fourth
+    moments = np.empty(5)
+    even, most = True, _EVEN if effects == 1 else _EVEN_OF_TWO
     for e in range(effects):
-        mixture(parts[e], out[e])
+        mixture(parts[e], moments)
+        out[e, :QUANTILES] = moments[:QUANTILES]
+        skewness, kurtosis = moments[3], moments[4]
+        even = even and abs(skewness) <= most and abs(kurtosis) <= most
+        for k in range(levels.shape[1]):
+            z = levels[1, k]
+            moved = z + (z * z - 1.0) * skewness / 6.0 + (z**3 - 3.0 * z) * kurtosis / 24.0
+            moved -= (2.0 * z**3 - 5.0 * z) * skewness**2 / 36.0
+            out[e, QUANTILES + k] = moments[MEAN] + math.sqrt(moments[VARIANCE]) * moved
+    if even or int(constants[KIND]) == GAUSSIAN:
+        return
+    used, every = 0, np.empty((3, 128 * thetas.shape[0]))
+    for s in range(thetas.shape[0]):
+        nodes = group_nodes(thetas[s], X, y, dense, rows, predictors, terms, small)
+        size = nodes.shape[1]
+        if used + size > every.shape[1]:
+            longer = np.empty((3, 2 * (used + size)))
+            longer[:, :used] = every[:, :used]
+            every = longer
+        every[0, used : used + size] = nodes[NODE_U1]
+        every[1, used : used + size] = nodes[NODE_U2]
+        every[2, used : used + size] = nodes[SHARE]
+        used += size
+    values = np.empty(used)
+    for e in range(effects):
+        first = 1.0 if e == 0 else 0.0
+        second = (-shift if e == 0 else 1.0 / scale) if effects == 2 else 0.0
+        for m in range(used):
+            values[m] = first * every[0, m] + second * every[1, m]
+        _quantiles(values, every[2, :used].copy(), levels[0], out[e, QUANTILES:])
 
 
-@jit(types.void(matrix, design_view, vector, f8, f8, types.Array(f8, 3, "C")))
-def table_effects(thetas, places, constants, shift, scale, out):  # type: ignore[no-untyped-def]
-    """Write the moments of the effects of groups of a table; see :func:`group_effects`.
+@jit(types.void(matrix, design_view, vector, vector, f8, f8, matrix, types.Array(f8, 3, "C")))
+def table_effects(thetas, places, constants, dense, shift, scale, levels, out):  # type: ignore[no-untyped-def]
+    """Write moments and quantiles of the effects of groups of a table; see :func:`group_effects`.
 
-    ``places`` (2, m) holds the first row and the number of rows of each group, ``constants``
-    those of ``table_link.link``. ``out`` (m, effects, 4).
+    ``places`` (2, m) holds the first row and the number of rows of each group, ``constants`` and
+    ``dense`` those of ``table_link.link``. ``out`` (m, effects, 3 + P).
     """
     q = int(constants[0])
-    own = constants[TABLE:]
+    own, more = constants[TABLE:], dense[TABLE:]
     most = 0
     for g in range(places.shape[1]):
         most = max(most, int(places[1, g]))
@@ -127,4 +190,4 @@ def table_effects(thetas, places, constants, shift, scale, out):  # type: ignore
         n = int(places[1, g])
         rows = buffer[: (q + 2) * n].reshape((q + 2, n))
         read_group(int(places[0, g]), constants, rows, responses[:n])
-        group_effects(thetas, rows, responses[:n], own, shift, scale, out[g])
+        group_effects(thetas, rows, responses[:n], own, more, shift, scale, levels, out[g])

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numba import types
 
 from streammc.models.mixed.group_constants import (
     CORRELATED,
@@ -17,14 +18,16 @@ from streammc.models.mixed.group_constants import (
     LOGISTIC,
     NODES,
     NOISE,
+    PANELS,
     POISSON,
     SCALARS,
 )
 from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
 from streammc.models.mixed.group_hessian import louis_of_one
-from streammc.models.mixed.group_mode import MODE, find_mode
+from streammc.models.mixed.group_mode import A1, A2, B1, B2, MODE, V1, V2, find_mode
 from streammc.models.mixed.group_nodes import integrate, padded, set_effects
 from streammc.models.mixed.group_pairs import choose_path, pairs_gradient
+from streammc.models.mixed.group_panels import mode_starts, panel_nodes
 from streammc.models.mixed.group_rows import (
     BY_COUNTS,
     BY_PAIRS,
@@ -37,15 +40,16 @@ from streammc.models.mixed.group_rows import (
     NODE_ROWS,
     PATH,
     TURNS,
+    VALUE,
     collect,
     count_used,
 )
 from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
-from streammc.numerics.jit import LINK_SIGNATURE, design_view, f8, inline, jit, matrix, vector
+from streammc.numerics.jit import LINK_SIGNATURE, design_view, inline, jit, matrix, vector
 from streammc.numerics.marginal_precision import from_precision, to_precision_derivatives
 
 SMALL: Final = FACTS + MODE + 16
-"""Length of the scratch memory of :func:`log_integral`."""
+"""Length of the scratch memory of :func:`group_nodes`."""
 
 
 @inline
@@ -60,22 +64,12 @@ def _path(kind, effects):  # type: ignore[no-untyped-def]
     return BY_COUNTS if kind == POISSON else BY_PRODUCTS
 
 
-@jit(
-    f8(vector, design_view, vector, vector, matrix, matrix, matrix, vector, matrix),
-    borrow=True,
-)
-def log_integral(theta, X, y, constants, rows, predictors, terms, small, nodes):  # type: ignore[no-untyped-def]
-    """Return a group's log-likelihood at ``theta`` (d,); write its nodes and their shares.
-
-    ``small`` (SMALL,) is scratch memory that begins with ``facts``; see ``group_rows`` for the
-    others.
-    """
-    facts, mode = small[:FACTS], small[FACTS : FACTS + MODE]
-    local = small[FACTS + MODE :]
+@jit(types.void(vector, design_view, vector, vector, matrix, matrix, vector), borrow=True)
+def _collect(theta, X, y, constants, rows, predictors, facts):  # type: ignore[no-untyped-def]
+    """Write the rows of a group, and what is known of all of them, at ``theta`` (d,)."""
     q, effects = int(constants[FEATURES]), int(constants[EFFECTS])
     for k in range(int(constants[SCALARS])):
         predictors[1 + k, :] = theta[q + k]
-    inner = constants[FIRST_NODE + 2 * int(constants[NODES]) :]
     facts[INNER] = constants[KIND]
     facts[PATH] = _path(constants[KIND], effects)
     collect(theta, X, y, constants, rows, facts)
@@ -85,8 +79,67 @@ def log_integral(theta, X, y, constants, rows, predictors, terms, small, nodes):
     elif facts[PATH] == BY_COUNTS:
         poisson_facts(rows, facts)
     set_effects(theta, constants, facts)
-    find_mode(facts, rows, predictors, terms, inner, local, mode)
-    return integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
+
+
+@jit(matrix(vector, design_view, vector, vector, matrix, matrix, matrix, vector))
+def group_nodes(theta, X, y, constants, rows, predictors, terms, small):  # type: ignore[no-untyped-def]
+    """Return the nodes of a group at ``theta`` (d,), with their shares; see ``group_rows``.
+
+    ``small`` (SMALL,) is scratch memory that begins with ``facts``, among them the log of the
+    integral, ``VALUE``; the others are scratch memory too.
+    """
+    facts, mode = small[:FACTS], small[FACTS : FACTS + MODE]
+    local = small[FACTS + MODE :]
+    per_effect = int(constants[NODES])
+    inner = constants[FIRST_NODE + 2 * max(per_effect, 0) :]
+    _collect(theta, X, y, constants, rows, predictors, facts)
+    if per_effect <= PANELS:
+        cells = 1 if per_effect < PANELS else 0
+        return panel_nodes(cells, facts, rows, predictors, terms, inner, local, mode)
+    count = per_effect * per_effect if int(constants[EFFECTS]) == 2 else per_effect
+    nodes = np.empty((NODE_ROWS, padded(count)))
+    find_mode(0.0, facts, rows, predictors, terms, inner, local, mode)
+    facts[VALUE] = integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
+    return nodes
+
+
+@jit(types.float64(vector, design_view, vector, vector))
+def sum_of_modes(theta, X, y, constants):  # type: ignore[no-untyped-def]
+    """Return the log of the sum of the integrals around every mode of a group of two effects.
+
+    Arguments are those of :func:`group_nodes`. Modes are those that the search finds from 0 and
+    from intercepts at which single rows of a Student t would be best.
+    """
+    q, p = int(constants[FEATURES]), 1 + int(constants[SCALARS])
+    per_effect = int(constants[NODES])
+    n = count_used(X, q + 1)
+    scratch = np.empty((CURVES + p + 1 + p + p * (p + 1) // 2, n))
+    rows, predictors = scratch[:CURVES], scratch[CURVES : CURVES + p]
+    terms = scratch[CURVES + p :]
+    small, nodes = np.empty(SMALL), np.empty((NODE_ROWS, padded(per_effect * per_effect)))
+    facts, mode, local = small[:FACTS], small[FACTS : FACTS + MODE], small[FACTS + MODE :]
+    inner = constants[FIRST_NODE + 2 * per_effect :]
+    _collect(theta, X, y, constants, rows, predictors, facts)
+    starts = mode_starts(facts, rows, predictors)
+    found = np.empty((3, len(starts)))
+    count = 0
+    for start in starts:
+        find_mode(start, facts, rows, predictors, terms, inner, local, mode)
+        value = integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
+        known = not math.isfinite(value)
+        for k in range(count):
+            x, z = found[0, k] - mode[V1], found[1, k] - mode[V2]
+            turn = mode[A1] * mode[B2] - mode[A2] * mode[B1]
+            first = (mode[B2] * x - mode[B1] * z) / turn  # in standard deviations at the mode
+            second = (mode[A1] * z - mode[A2] * x) / turn
+            known = known or first * first + second * second < 1.0
+        if not known:
+            found[0, count], found[1, count], found[2, count] = mode[V1], mode[V2], value
+            count += 1
+    if count == 0:
+        return math.nan
+    highest = found[2, :count].max()
+    return highest + math.log(np.exp(found[2, :count] - highest).sum())
 
 
 @jit(LINK_SIGNATURE)
@@ -103,8 +156,6 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     groups = effects + int(constants[CORRELATED])
     noise = constants[NOISE + 1 : NOISE + 1 + int(constants[NOISE])]
     p = 1 + scalars
-    per_effect = int(constants[NODES])
-    count = per_effect * per_effect if effects == 2 else per_effect
     n = count_used(X, q + 1)
     small = np.empty(SMALL + 2 * d + scalars + groups)
     facts = small[:FACTS]
@@ -113,13 +164,14 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     kept = CURVES if order < 2 else CURVES + p + groups
     scratch = np.empty((kept + p + 1 + p + p * (p + 1) // 2, n))  # one allocation, not three
     rows, predictors, terms = scratch[:kept], scratch[kept : kept + p], scratch[kept + p :]
-    nodes = np.empty((NODE_ROWS, padded(count)))
-    turns = nodes[TURNS:]
     for j in range(d):
         theta[j] = eta[j, 0]
     from_precision(theta, noise)
-    inner = constants[FIRST_NODE + 2 * per_effect :]
-    out[0, 0] = log_integral(theta, X, y, constants, rows, predictors, terms, small[:SMALL], nodes)
+    per_effect = int(constants[NODES])
+    inner = constants[FIRST_NODE + 2 * max(per_effect, 0) :]
+    nodes = group_nodes(theta, X, y, constants, rows, predictors, terms, small[:SMALL])
+    turns = nodes[TURNS:]
+    out[0, 0] = facts[VALUE]
     if order == 0:
         return
     if not math.isfinite(out[0, 0]):

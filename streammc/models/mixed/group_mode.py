@@ -1,7 +1,8 @@
 """Mode and curvature of the group effects: where the quadrature nodes are placed.
 
 With ``u = A v``, ``v ~ Normal(0, I)`` and ``g(v) = log f(y | A v) - v . v / 2``, Newton's method
-from ``v = 0`` finds the mode ``v^`` and ``-g'' = I - A' W A`` there: both are functions of theta.
+from a start finds a mode ``v^`` and ``-g'' = I - A' W A`` there. From ``v = 0`` both are functions
+of theta. A likelihood that is not log-concave in its predictor, Student's t, may have more modes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from streammc.models.mixed.group_sums import (
     logistic_moments,
     poisson_moments,
 )
-from streammc.numerics.jit import jit, matrix, vector
+from streammc.numerics.jit import f8, jit, matrix, vector
 
 _ITERATIONS: Final = 100
 _HALVINGS: Final = 40
@@ -125,18 +126,18 @@ def _write_columns(facts, local, mode):  # type: ignore[no-untyped-def]
     mode[LOG_DET] = -0.5 * math.log(det)
 
 
-@jit(types.void(vector, matrix, matrix, matrix, vector, vector, vector), borrow=True)
-def find_mode(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
-    """Write the mode, ``C`` and its log determinant into ``mode``.
+@jit(types.void(f8, vector, matrix, matrix, matrix, vector, vector, vector), borrow=True)
+def find_mode(start, facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
+    """Write the mode, ``C`` and its log determinant into ``mode``; the search starts at ``start``.
 
-    ``local`` (16,) is scratch memory. Where ``g`` is not finite at ``v = 0`` the mode is NaN.
+    ``local`` (16,) is scratch memory. Where ``g`` is not finite at the start the mode is NaN.
     A step that is no shorter than half the one before is doubled: far out the derivative of an
     exponential falls by a factor e per step.
     """
     v = local[14:16]
-    v[0] = v[1] = 0.0
+    v[0], v[1] = start, 0.0
     moments(v, facts, rows, eta, terms, inner, local)
-    value = local[0]
+    value = local[0] - 0.5 * start * start
     stretch = last = 0.0
     for _ in range(_ITERATIONS):
         _newton(v, facts, local)

@@ -75,7 +75,7 @@ def set_effects(theta, constants, facts):  # type: ignore[no-untyped-def]
 
 
 @jit(types.boolean(i8, matrix, vector), borrow=True)
-def _by_products(count, nodes, facts):  # type: ignore[no-untyped-def]
+def by_products(count, nodes, facts):  # type: ignore[no-untyped-def]
     """Return whether no product overflows, and no factor is lost by underflow."""
     if facts[PATH] != BY_PRODUCTS:
         return False
@@ -112,7 +112,8 @@ def integrate(constants, mode, facts, rows, eta, terms, inner, nodes):  # type: 
         nodes[LOG_TERM, m] = weight - 0.5 * (v1 * v1 + v2 * v2)
     for m in range(count, nodes.shape[1]):
         nodes[LOG_TERM, m] = -math.inf
-    if _by_products(count, nodes, facts):
+        nodes[NODE_U1, m] = nodes[NODE_U2, m] = 0.0
+    if by_products(count, nodes, facts):
         for m in range(nodes.shape[1]):
             nodes[FACTOR, m] = exp(nodes[NODE_U1, m]) if m < count else 0.0
         logistic_logs(rows[EXPONENTIAL], nodes[FACTOR], nodes[WORK1], nodes[WORK2])

@@ -30,7 +30,7 @@ def typical_noise(model: TableModel, rows: Rows, group: Index, theta: Vector) ->
     two effects the inverse of the weighted mean of ``I_g``; empty where groups have no information.
     """
     q, effects = model.n_features, len(model.effects)
-    curve = np.maximum(_curvature(model, rows, theta), 0.0)
+    curve = np.maximum(row_curvature(model, rows, theta), 0.0)
     total = int(group.max(initial=-1)) + 1
     tau2 = np.exp(2.0 * theta[q + model.inner.n_scalar :][:effects])
     first = np.bincount(group, curve, total)
@@ -56,7 +56,7 @@ def typical_noise(model: TableModel, rows: Rows, group: Index, theta: Vector) ->
     return np.array([inverse[0, 0], inverse[1, 1], inverse[0, 1]])
 
 
-def _curvature(model: TableModel, rows: Rows, theta: Vector) -> Vector:
+def row_curvature(model: TableModel, rows: Rows, theta: Vector) -> Vector:
     """Return minus the weighted second derivative of each row (m,) in its linear predictor."""
     q, scalars = model.n_features, model.inner.n_scalar
     m, p = len(rows.y), 1 + scalars

@@ -74,7 +74,9 @@ KAPPA: Final = 17
 """``sqrt(1 - rho^2)``."""
 FARTHEST: Final = 18
 """Largest absolute value of the slope's column."""
-FACTS: Final = 19
+VALUE: Final = 19
+"""Log of the integral over the effects."""
+FACTS: Final = 20
 
 BY_ROWS: Final = 0
 """By the inner model's link."""

@@ -23,6 +23,7 @@ from streammc.models.linear import LinearModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
 from streammc.models.mixed.families import KINDS, MOST_NODES, of_family
+from streammc.models.mixed.group_constants import PANELS
 from streammc.models.mixed.group_link import link
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
@@ -60,7 +61,7 @@ class MixedModel(LinearModel):
     """Feature of the random slope."""
     correlated: bool = field(default=False, kw_only=True)
     nodes: int = field(default=NODES, kw_only=True)
-    """Quadrature nodes per effect."""
+    """Quadrature nodes per effect; 0: panels, see ``mixed.group_panels``."""
     automatic: bool = field(default=False, kw_only=True, compare=False)
     """Whether the data may still raise ``nodes``, see ``mode.quadrature.with_nodes``."""
     noise: tuple[float, ...] = field(default=(), kw_only=True, compare=False)
@@ -211,8 +212,9 @@ def mixed(
     feature_names
         Columns of the design.
     nodes
-        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope, until it is known
-        how many the data need. A Gaussian response needs no quadrature.
+        Quadrature nodes per effect, 3 to 61; 0: of an intercept, as many as each integral needs,
+        on panels that are halved until it is right. ``None``: 15, or 9 with a slope, until it is
+        known what the data need. A Gaussian response needs no quadrature.
 
     Raises
     ------
@@ -251,11 +253,10 @@ def mixed(
         )
     default = NODES if slope is None else NODES_OF_TWO
     count = default if nodes is None else nodes
-    if isinstance(count, bool) or not isinstance(count, int) or not 3 <= count <= MOST_NODES:
-        raise ConfigError(
-            f"expected 3 to {MOST_NODES} quadrature nodes, found {nodes!r}: give a whole number "
-            "in this range"
-        )
+    least = f"3 to {MOST_NODES} quadrature nodes" + ", or 0 for panels" * (slope is None)
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    if not (whole and (3 <= count <= MOST_NODES or (count == PANELS and slope is None))):
+        raise ConfigError(f"expected {least}, found {nodes!r}: give one of these whole numbers")
     return MixedModel(
         inner.prior,
         inner=inner,

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from streammc.control_variates.coordinates import Coordinates, coordinates
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.group_coordinates import group_coordinates
 from streammc.control_variates.level_coordinates import level_coordinates
 from streammc.control_variates.plan.signs import GROWTH
 from streammc.control_variates.plan.subsample_plan import Plan
@@ -25,7 +26,6 @@ from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
 _NOT_EXPANDED = -1
-_FALL = 8.0
 
 
 def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
@@ -53,7 +53,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
     if not exact:
-        base = _with_coordinates(base, cv, model)
+        base = _with_coordinates(base, cv, dataset, model)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -117,7 +117,7 @@ def subsampled(
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
-    base = _with_coordinates(base, cv, model)
+    base = _with_coordinates(base, cv, dataset, model)
     certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
     q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)
     # A link that uses the columns of rows needs those of the table; one that says nothing may.
@@ -144,22 +144,29 @@ def subsampled(
     )
 
 
-def _with_coordinates(base: Base, cv: ControlVariates, model: Model) -> Base:
+def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: Model) -> Base:
     """Return ``base`` with the coordinates of its expansions, and with those of its positions.
 
-    Expansions may be in the marginal precision of group effects, positions on the real line of
-    their standard deviation: around 0, in units of its mode.
+    Expansions may be in the marginal precision of group effects; positions as in
+    ``control_variates.group_coordinates``.
     """
     where = coordinates(model, cv.theta_star, cv.noise)
     noise = where.noise if base.order >= 0 else np.zeros(0)
-    if _near_zero(cv, where):
+    own = group_coordinates(dataset, model, cv)
+    if len(own.lines) or len(own.spreads):
         star, factor = cv.theta_star.copy(), np.array(cv.factor, order="C")
-        scale = np.exp(star[-1])
-        star[-1] = factor[-1] = 0.0
-        factor[-1, -1] = scale
+        for j, (at, scale) in zip(own.lines[:, 0].astype(np.int64), own.around, strict=True):
+            star[j] = at
+            if at:
+                factor[j] *= math.tanh(at)  # of log tau in t
+            else:  # the density is even
+                factor[j] = factor[:, j] = 0.0
+                factor[j, j] = scale
         base = base._replace(
             theta_star=star,
             factor=factor,
+            lines=own.lines,
+            spreads=own.spreads,
             mode=cv.theta_star,
             mode_factor=np.ascontiguousarray(cv.factor),
         )
@@ -167,16 +174,3 @@ def _with_coordinates(base: Base, cv: ControlVariates, model: Model) -> Base:
         return base
     centre = where.centre if len(noise) else cv.theta_star
     return base._replace(centre=centre, noise=noise)
-
-
-def _near_zero(cv: ControlVariates, where: Coordinates) -> bool:
-    """Return whether the only standard deviation of group effects may as well be near 0.
-
-    Its log-likelihood is nearly quadratic in the marginal precision: by this, that at 0 is below
-    the largest by less than ``_FALL``.
-    """
-    if len(where.noise) != 1 or cv.certificate.modes:
-        return False
-    gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
-    step = 1.0 / where.noise[0] - where.centre[-1]
-    return bool(-(gradient[-1] * step + 0.5 * hessian[-1, -1] * step**2) < _FALL)

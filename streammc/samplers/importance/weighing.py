@@ -2,10 +2,14 @@
 
 With ``theta = theta_star + S z`` and the Taylor sums of the full pass the log weight is
 
-    sum_i [l_i - q_i](theta) + g'delta + delta'H delta / 2 + log p(theta) + |z|^2 / 2
+    sum_i [l_i - q_i](theta) + g'delta + delta'H delta / 2 + log p(theta) - log q(z)
 
-up to a constant: the log ratio of the posterior and a normal density. Its precision survives a sum
-over a billion rows.
+up to a constant: the log ratio of the posterior and the density of the proposals. Its precision
+survives a sum over a billion rows.
+
+Weights of what was drawn say nothing of tails that were not. So the posterior is first followed
+along lines (``importance.reach``): where normal proposals leave out more of its mass, of its
+variance, than of their own, half of the proposals are of a wider Student t.
 
 Systematic resampling keeps proposal s ``n_s`` times, ``E n_s = N w_s / sum w``, and its copies
 stand together; chains are stretches of that sequence. The mean of the N draws then has the variance
@@ -43,6 +47,7 @@ from streammc.samplers.common.chain import Chain
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
+from streammc.samplers.importance.reach import HEAVY_WORDS, needs_heavy_proposals, proposals
 
 if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
@@ -55,7 +60,8 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
     Raises
     ------
     RefusedError
-        If the weights are heavy-tailed, or another mode has mass that no proposal reaches.
+        If the weights are heavy-tailed, or another mode or a tail has mass that no proposal
+        reaches.
     """
     require_rows(request.model)
     cv = control_variates(request)
@@ -68,11 +74,12 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
     wanted = request.chains * request.draws
     count = sampler.count(request.dataset.n_rows, wanted)
     generator = streams.stream(request.stream_seed, 0, streams.Role.KERNEL)
-    z = generator.standard_normal((count, cv.dim))
     with single_threaded():  # the bits of a product depend on its threads
+        heavy = needs_heavy_proposals(request, cv, count)
+        z, log_proposal = proposals(generator, count, cv.dim, heavy)
         theta = cv.theta_star + z @ cv.factor.T
         density = log_densities(request, cv, theta)
-    log_weight = density + 0.5 * (z**2).sum(axis=1)
+    log_weight = density - log_proposal
     _require_light_tail(log_weight)
     copies = systematic(_smoothed(log_weight), wanted, generator.random())
     arrays = {
@@ -81,7 +88,10 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
         "log_weight": log_weight,
         "copies": copies,
     }
-    return Setup(sampler, _with_pass(cv, request, began), None, reason or NAMED, arrays)
+    reason = reason or NAMED
+    if heavy:
+        reason += f"; half of its proposals are of {HEAVY_WORDS}: normal ones miss the tails"
+    return Setup(sampler, _with_pass(cv, request, began), None, reason, arrays)
 
 
 def log_densities(request: RunRequest, cv: ControlVariates, theta: Matrix) -> Vector:

@@ -9,10 +9,10 @@ import streammc
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.mode import quadrature
-from streammc.errors import ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.tempered import tempered
-from streammc.models import gaussian, logistic, poisson
+from streammc.models import gaussian, logistic, poisson, student_t
+from streammc.models.mixed import group_constants
 from streammc.priors import normal
 
 
@@ -52,7 +52,9 @@ def test_data_that_do_not_keep_the_default():
 def test_a_given_number_of_nodes_is_only_checked():
     cv = streammc.control_variates(*by_group(counts(3.0, 2000), poisson(), 15))
     assert cv.certificate.nodes == 15
-    assert "with 15 nodes: use more" in cv.certificate.warnings[0]
+    assert (
+        "with 15 nodes: use as many as are needed, --option nodes=0" in cv.certificate.warnings[0]
+    )
 
 
 def test_a_gaussian_response_keeps_the_default():
@@ -65,12 +67,30 @@ def test_the_number_is_the_same_at_every_temperature():
     assert resolved(model, groups).nodes == resolved(model, tempered(groups, 10.0)).nodes > 15
 
 
-def test_as_many_nodes_as_there_are_do_not_suffice(monkeypatch):
-    monkeypatch.setattr(quadrature, "REFUSED_VARIATION", 1e-9)
-    monkeypatch.setattr(quadrature, "LARGEST_VARIATION", 1e-10)
+def test_panels_are_taken_where_no_number_of_nodes_suffices(monkeypatch):
     monkeypatch.setattr(quadrature, "_CHOSEN_VARIATION", 0.0)
-    with pytest.raises(ModelError, match=r"with 61 nodes: give tau\[group\] a tighter prior"):
-        streammc.control_variates(counts(3.0, 2000), poisson())
+    found, certificate = variation(counts(1.0, 50), poisson())
+    assert certificate.nodes == group_constants.PANELS
+    assert found == 0.0
+    assert certificate.warnings == ()
+
+
+def test_a_mode_that_the_nodes_do_not_see_is_an_error_of_theirs():
+    """Ten more nodes around the same mode would agree with these."""
+    y = np.tile([30.0, 29.8, 30.0, 0.0, 29.9], 2)
+    data = streammc.from_arrays(
+        np.ones((10, 1)), y, groups=np.repeat([0, 1], 5), feature_names=["Intercept"]
+    )
+    groups, model = by_group(data, student_t(df=7.4), 15)
+    rows = quadrature.draw_subset(groups, 2**27)
+    points = np.array([[beta, -1.0, np.log(50.0)] for beta in (0.0, 20.0)])
+    assert quadrature.quadrature_variation(model, rows, points, 2)[0] > 10.0
+    for theta in points:
+        few, more = (
+            quadrature._log_lik(quadrature.replace(model, nodes=nodes), rows, theta)
+            for nodes in (51, 61)
+        )
+        assert np.abs(few - more).max() < 1e-3
 
 
 @pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
@@ -96,3 +116,21 @@ def test_a_run_keeps_the_number_it_was_made_with():
     fixed = by_group(counts(0.5), logistic(prior=normal(scale=1.0)), 9)[1]
     assert as_recorded(fixed, {"nodes": 31}).nodes == 9
     assert groups.n_rows == 400
+
+
+def test_a_second_mode_of_two_effects_is_an_error_of_the_nodes():
+    y = np.tile([30.0, 29.8, 30.0, 0.0, 29.9], 2)
+    x = np.tile([0.1, -0.2, 0.0, 0.1, 0.05], 2)
+    data = streammc.from_arrays(
+        np.c_[np.ones(10), x], y, groups=np.repeat([0, 1], 5), feature_names=["Intercept", "x"]
+    )
+    data.groups = quadrature.replace(data.groups, terms=("1", "x"), correlated=False)
+    groups, model = by_group(data, student_t(df=7.4), 15)
+    rows = quadrature.draw_subset(groups, 2**27)
+    points = np.array([[beta, 0.0, -1.0, np.log(50.0), 0.0] for beta in (0.0, 20.0)])
+    assert quadrature.quadrature_variation(model, rows, points, 2)[0] > 10.0
+    few, more = (
+        quadrature._log_lik(quadrature.replace(model, nodes=nodes), rows, points[0])
+        for nodes in (21, 31)
+    )
+    assert np.abs(few - more).max() < 0.01

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from streammc.control_variates import compute
 from streammc.errors import ModelError
-from streammc.models import gaussian, student_t
-from streammc.priors import gamma, half_student_t, inverse_gamma, normal
+from streammc.models import gamma as gamma_regression
+from streammc.models import gaussian, poisson, student_t
+from streammc.priors import exponential, gamma, half_student_t, inverse_gamma, normal
 from streammc.stores import from_arrays
 
 PRIOR = {"*": normal(scale=10.0), "sigma": half_student_t(3, 10.0)}
@@ -92,3 +95,86 @@ def test_the_centre_is_at_the_mode_of_the_scale_alone():
     s2 = np.exp(2.0 * found.theta_star[8])
     given = 100 * WIDE.T @ np.linalg.solve(100 * WIDE @ WIDE.T + s2 * np.eye(5), y)
     np.testing.assert_allclose(found.theta_star[:8], given, rtol=1e-6)
+
+
+GROUP = np.repeat(np.arange(6), [1, 2, 3, 4, 5, 6])
+LEVEL = np.array([3.1, 0.7, 2.2, 5.0, 1.3, 4.4])
+X = np.c_[np.ones(21), np.random.default_rng(4).normal(size=21)]
+
+
+def in_groups(y, group=GROUP, columns=X, **more):
+    names = ["Intercept", "x"][: columns.shape[1]]
+    return from_arrays(columns, y, groups=group, feature_names=names, **more)
+
+
+def with_line(level):
+    """Responses that are constant in their groups but for a line in x."""
+    return level[GROUP] + 0.5 * X[:, 1]
+
+
+SHAPES = {
+    "constant": in_groups(LEVEL[GROUP]),
+    "one value": in_groups(np.full(21, 3.0)),
+    "no column": in_groups(LEVEL[GROUP], columns=X[:, :1]),
+    "line": in_groups(with_line(LEVEL)),
+    "offset": in_groups(LEVEL[GROUP] + 2.0 * X[:, 1], offset=2.0 * X[:, 1]),
+    "weights": in_groups(LEVEL[GROUP], weight=np.resize([0.5, 0.0, 2.0], 21)),
+    "pairs": in_groups(np.repeat(LEVEL, 2), np.repeat(np.arange(6), 2), X[:12]),
+    "two groups": in_groups(np.repeat([1.0, 2.0], 10), np.repeat([0, 1], 10), X[:20]),
+    "large": in_groups(1e6 * LEVEL[GROUP]),
+}
+
+
+@builds
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_response_that_effects_of_groups_fit_is_refused_in_one_way(build, shape):
+    with pytest.raises(ModelError, match=r"effects of group do not fit .* improper at sigma = 0; "):
+        compute(SHAPES[shape], build())
+
+
+@pytest.mark.parametrize("shape", ["constant", "no column"])
+def test_a_gamma_response_that_is_fitted_leaves_no_shape(shape):
+    with pytest.raises(
+        ModelError, match=r"improper at shape = infinity; .*shape=exponential\(0.1\)"
+    ):
+        compute(SHAPES[shape], gamma_regression())
+    remedy = gamma_regression({"shape": exponential(0.1)})
+    assert compute(SHAPES[shape], remedy).certificate["converged"]
+
+
+def test_slopes_of_groups_fit_lines_of_their_own():
+    data = in_groups(LEVEL[GROUP] + LEVEL[::-1][GROUP] * X[:, 1])
+    data.groups = replace(data.groups, terms=("1", "x"), correlated=True)
+    with pytest.raises(ModelError, match=r"for 11 independent columns and effects of group"):
+        compute(data, gaussian())
+
+
+def test_columns_in_single_precision_fit_up_to_their_rounding():
+    x = X[:, 1].astype(np.float32).astype(float)
+    y = LEVEL[GROUP] + 0.5 * X[:, 1]
+    columns = np.c_[np.ones(21), x]
+    with pytest.raises(ModelError, match="effects of group do not fit"):
+        compute(in_groups(y, columns=columns), gaussian())
+    noise = np.random.default_rng(5).normal(size=21)  # small beside the level alone
+    found = compute(in_groups(1e7 + y + noise, columns=columns), gaussian())
+    assert found.certificate["converged"]
+
+
+def test_a_row_that_is_not_fitted_leaves_a_scale():
+    y = LEVEL[GROUP].copy()
+    y[-1] += 1.0
+    assert compute(in_groups(y), gaussian()).certificate["converged"]
+    with pytest.raises(ModelError, match="total weight 20 of 21 for 6 independent columns"):
+        compute(in_groups(y), student_t())
+    # Degrees of freedom that count the one row as much as the others together.
+    assert compute(in_groups(y), student_t(df=40.0)).certificate["converged"]
+
+
+def test_counts_that_are_constant_in_their_groups_have_a_posterior():
+    data = in_groups(np.round(LEVEL)[GROUP])
+    assert compute(data, poisson()).certificate["converged"]
+
+
+def test_a_scale_whose_prior_vanishes_at_0_is_found():
+    remedy = gaussian({"sigma": inverse_gamma(2, 1)})
+    assert compute(SHAPES["constant"], remedy).certificate["converged"]

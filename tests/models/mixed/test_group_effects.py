@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from mixed_groups import FEATURES, GROUP, INNER, model_of, rows_of, theta_of
+from scipy import special
 
+from streammc.models.mixed.group_constants import PANEL_CELLS
 from streammc.models.mixed.group_effects import group_effects
 
 Q = len(FEATURES)
 
 
+LEVELS = (0.05, 0.5, 0.95)
+
+
 def found(model, thetas, X, y, shift=0.0, scale=1.0):
-    out = np.full((len(model.effects), 4), np.nan)
-    group_effects(np.ascontiguousarray(thetas), X, y, model.constants, shift, scale, out)
+    """Return mean, variance, its part between draws, and three quantiles of each effect."""
+    out = np.full((len(model.effects), 6), np.nan)
+    dense = replace(model, nodes=PANEL_CELLS if model.slope is None else model.nodes)
+    levels = np.array([LEVELS, special.ndtri(LEVELS)])
+    thetas = np.ascontiguousarray(thetas)
+    group_effects(thetas, X, y, model.constants, dense.constants, shift, scale, levels, out)
     return out
 
 
@@ -38,17 +48,17 @@ def on_a_grid(name, kind, theta, X, y):
 
 
 def expected(name, kind, thetas, X, y, shift=0.0, scale=1.0):
-    """Return the moments of the mixture over all points of the grids of all draws."""
+    """Return moments (effects, 3) and, of each effect, points and weights of the mixture."""
     grids = [on_a_grid(name, kind, theta, X, y) for theta in thetas]
     u = np.concatenate([points for points, _ in grids])
     weight = np.concatenate([each for _, each in grids]) / len(thetas)
-    rows = []
-    for effect in [u[:, 0] - shift * u[:, 1], u[:, 1] / scale][: 1 if kind == "intercept" else 2]:
+    rows, effects = [], [u[:, 0] - shift * u[:, 1], u[:, 1] / scale]
+    for effect in effects[: 1 if kind == "intercept" else 2]:
         mean = weight @ effect
         parts = effect.reshape(len(thetas), -1) * weight.reshape(len(thetas), -1)
         between = np.var(len(thetas) * parts.sum(1))
-        rows.append([mean, weight @ (effect - mean) ** 2, weight @ (effect - mean) ** 3, between])
-    return np.array(rows)
+        rows.append([mean, weight @ (effect - mean) ** 2, between])
+    return np.array(rows), effects, weight
 
 
 def draws_around(theta, count=3):
@@ -69,18 +79,47 @@ def test_moments_are_those_of_a_dense_grid(name, kind, n):
     nodes = 61 if kind == "intercept" else 25
     model, thetas = model_of(name, kind, nodes), draws_around(theta_of(name, kind))
     X, y = rows_of(name, n)
-    ours, truth = found(model, thetas, X, y, 0.7, 2.0), expected(name, kind, thetas, X, y, 0.7, 2.0)
+    ours = found(model, thetas, X, y, 0.7, 2.0)
+    truth, _, _ = expected(name, kind, thetas, X, y, 0.7, 2.0)
     sd = np.sqrt(truth[:, 1])[:, None]
-    assert np.abs((ours - truth) / sd ** [1, 2, 3, 2]).max() < 2e-6
+    assert np.abs((ours[:, :3] - truth) / sd ** [1, 2, 2]).max() < 2e-6
+    theta = thetas[:1]  # several draws are as many lumps
+    ours = found(model, theta, X, y, 0.7, 2.0)
+    _, effects, weight = expected(name, kind, theta, X, y, 0.7, 2.0)
+    for quantiles, effect in zip(ours[:, 3:], effects, strict=False):
+        reached = [weight[effect <= each].sum() for each in quantiles]
+        assert np.abs(np.array(reached) - LEVELS).max() < 0.005
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_default_nodes_are_enough(name, kind):
     model, thetas = model_of(name, kind), draws_around(theta_of(name, kind))
     X, y = rows_of(name, 3)
-    ours, truth = found(model, thetas, X, y), expected(name, kind, thetas, X, y)
+    ours, (truth, _, _) = found(model, thetas, X, y), expected(name, kind, thetas, X, y)
     sd = np.sqrt(truth[:, 1])[:, None]
-    assert np.abs((ours - truth) / sd ** [1, 2, 3, 2]).max() < 0.01
+    assert np.abs((ours[:, :3] - truth) / sd ** [1, 2, 2]).max() < 0.01
+
+
+@pytest.mark.parametrize(("name", "y"), [("logistic", 1.0), ("probit", 0.0), ("poisson", 0.0)])
+def test_quantiles_of_a_group_that_agrees_are_those_of_a_dense_grid(name, y):
+    """Half a normal density cut off: with three moments 3 % were below the 5 % quantile."""
+    for log_tau, n in ((1.0, 2), (2.0, 10), (3.0, 3)):
+        theta = theta_of(name, "intercept")
+        theta[-1] = log_tau
+        X, responses = np.vstack([np.ones(n), np.zeros((Q, n)), np.ones(n)]), np.full(n, y)
+        thetas = draws_around(theta, 16)
+        ours = found(model_of(name, "intercept"), thetas, X, responses)[0]
+        _, effects, weight = expected(name, "intercept", thetas, X, responses)
+        order = np.argsort(effects[0])
+        at, below = effects[0][order], np.cumsum(weight[order]) - 0.5 * weight[order]
+        assert np.abs(np.interp(ours[3:], at, below) - LEVELS).max() < 0.003
+        # Broken partner: the first term of Cornish and Fisher, from three moments.
+        mean = weight @ effects[0]
+        sd = math.sqrt(weight @ (effects[0] - mean) ** 2)
+        skewness = weight @ (effects[0] - mean) ** 3 / sd**3
+        z = special.ndtri(LEVELS)
+        wrong = np.interp(mean + sd * (z + (z**2 - 1) * skewness / 6), at, below)
+        assert np.abs(wrong - LEVELS).max() > (0.003 if log_tau < 2.0 else 0.01)
 
 
 def test_gaussian_effects_are_the_best_linear_predictor():
@@ -95,7 +134,9 @@ def test_gaussian_effects_are_the_best_linear_predictor():
     variance = np.diag(sigma - gain @ Z @ sigma)
     ours = found(model, theta[None], X, y)
     assert np.allclose(ours[:, :2], np.stack([mean, variance], 1), rtol=1e-10)
-    assert np.abs(ours[:, 2:]).max() < 1e-12
+    assert np.abs(ours[:, 2]).max() < 1e-12
+    quantiles = mean[:, None] + np.sqrt(variance)[:, None] * special.ndtri(LEVELS)
+    assert np.allclose(ours[:, 3:], quantiles, rtol=1e-8)
 
 
 def test_a_group_whose_rows_have_weight_zero_keeps_the_prior():
@@ -103,7 +144,8 @@ def test_a_group_whose_rows_have_weight_zero_keeps_the_prior():
     X, y = rows_of("logistic", 4)
     X[Q + 1] = 0.0
     ours = found(model, theta[None], X, y)[0]
-    assert np.allclose(ours, [0.0, math.exp(2 * theta[-1]), 0.0, 0.0], atol=1e-12)
+    assert np.allclose(ours[:3], [0.0, math.exp(2 * theta[-1]), 0.0], atol=1e-12)
+    assert np.allclose(ours[3:], math.exp(theta[-1]) * special.ndtri(LEVELS), atol=1e-8)
 
 
 def test_moments_are_nan_where_the_likelihood_is_not_finite():

@@ -162,19 +162,25 @@ def problem(order, k, certain, noise=0.0, **changed):
     ), model
 
 
-def on_the_real_line(base):
-    """Positions of a signed tau, around 0, with the same target."""
-    factor = np.array([[1.0, 0.0], [0.0, np.exp(STAR[1])]])
+UNIT = 0.6
+SPREADS = np.array([[1.0, 0.9, 0.4, 0.2, 1.0, 0.0, 1.0, 0.0]])
+"""An intercept that is stretched with tau; the last two numbers are w, with w . e = 1."""
+
+
+def on_the_real_line(base, spreads=SPREADS[:0]):
+    """Positions with tau = UNIT |sinh t|, t around 0, with the same target."""
+    factor = np.array([[1.0, 0.0], [0.0, np.arcsinh(np.exp(STAR[1]) / UNIT)]])
     centre = base.centre if len(base.noise) else STAR
     return base._replace(
-        theta_star=STAR * [1.0, 0.0], factor=factor, mode=STAR, mode_factor=scale(), centre=centre
-    )
+        theta_star=STAR * [1.0, 0.0], factor=factor, lines=np.array([[1.0, -1.0, UNIT]]),
+        spreads=spreads, mode=STAR, mode_factor=scale(), centre=centre,
+    )  # fmt: skip
 
 
-def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, signed=False, **changed):
+def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, line=None, **changed):
     given, model = problem(order, k, certain, noise, **changed)
-    if signed:
-        given = replace(given, base=on_the_real_line(given.base))
+    if line is not None:
+        given = replace(given, base=on_the_real_line(given.base, line))
     kernel = HamiltonianKernel(given, seed=7, chain=0)
     kernel.initialise()
     kernel.advance(1000, True)
@@ -189,27 +195,34 @@ def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, signed=False,
 
 
 @pytest.mark.parametrize(
-    ("order", "k", "certain", "noise", "signed"),
+    ("order", "k", "certain", "noise", "line"),
     [
-        (1, 2, (4,), 0.0, False),
-        (2, 2, (4,), 0.8, False),
-        (2, 2, (4,), 0.8, True),
+        (1, 2, (4,), 0.0, None),
+        (2, 2, (4,), 0.8, None),
+        (2, 2, (4,), 0.8, SPREADS),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
-                (0, 3, (), 0.0, False),
-                (1, 2, (), 0.0, False),
-                (1, 2, (), 0.0, True),
-                (1, 3, (0, 2), 0.0, False),
-                (1, 2, (), 0.8, False),
-                (2, 3, (0, 2), 0.3, False),
-                (2, 3, (0, 2), 0.3, True),
+                (0, 3, (), 0.0, None),
+                (1, 2, (), 0.0, None),
+                (1, 2, (), 0.0, SPREADS),
+                (1, 3, (0, 2), 0.0, None),
+                (1, 2, (), 0.8, None),
+                (2, 3, (0, 2), 0.3, None),
+                (2, 3, (0, 2), 0.3, SPREADS[:0]),
             )
         ),
     ],
+    ids=str,
 )
-def test_draws_match_the_perturbed_density_of_groups(order, k, certain, noise, signed):
-    assert z_scores(order, k, certain, noise, signed=signed).max() < 4.5
+def test_draws_match_the_perturbed_density_of_groups(order, k, certain, noise, line):
+    assert z_scores(order, k, certain, noise, line=line).max() < 4.5
+
+
+def test_direction_whose_jacobian_is_another_is_caught():
+    wrong = SPREADS.copy()
+    wrong[0, 6] = 0.5  # w . e is no longer 1
+    assert z_scores(2, 2, (4,), 0.8, line=wrong).max() > 4.5
 
 
 @pytest.mark.slow

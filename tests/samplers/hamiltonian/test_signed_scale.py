@@ -65,11 +65,12 @@ def test_draws_of_a_small_deviation_are_those_of_the_posterior(sampler):
     assert abs(batch_z(found[0], float(wrong @ tau))) > 4.5
 
 
-@pytest.mark.parametrize(("tau", "signed"), [(0.08, True), (1.0, False)])
-def test_real_line_is_for_deviations_that_may_be_zero(tau, signed):
+@pytest.mark.parametrize(("tau", "line"), [(0.08, True), (1.0, False)])
+def test_real_line_is_for_deviations_that_may_be_zero(tau, line):
     data, model = table(tau), logistic(prior=PRIOR)
     cv = compute(data, model)
     groups, model = by_group(data, model)
     sampled = subsampled(groups, model, cv, plan(cv, groups, model), hmc_ecs())
     for problem in (sampled, full_data(groups, model, cv, hmc())):
-        assert (len(problem.base.mode) > 0) == signed
+        assert len(problem.base.lines) == line
+        assert (len(problem.base.mode) > 0) == line

@@ -1,0 +1,194 @@
+"""Coordinates in which a chain goes to the tails of the standard deviations of group effects.
+
+What ``lines`` and ``spreads`` are is in ``numerics.group_positions``. Both are fixed before the
+first draw, so that any value leaves the target as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.subset import draw_subset
+from streammc.likelihood.pass_cost import SUBSET_BYTES
+from streammc.models.mixed.recognise import is_table_model
+from streammc.numerics.prior import EFFECT, KIND, prior_curvature, smooth
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
+
+if TYPE_CHECKING:
+    from streammc.models.mixed.table_model import TableModel
+
+_EVEN: Final = 8.0
+"""Fall of the log density from the mode to ``tau = 0`` below which positions are around 0."""
+_FAR: Final = 60.0
+"""Fall from which on positions are ``log tau``: no chain comes near 0."""
+_REACH: Final = 3.0
+"""Standard deviations of ``log tau`` over which the spread of coefficients is looked at."""
+_STEADY: Final = 0.3
+"""Largest change of the log spread, over that reach, of coefficients that are not stretched."""
+_RANK: Final = 1e-10
+
+
+class GroupCoordinates(NamedTuple):
+    """Coordinates of the parameters of group effects, and of coefficients beside them."""
+
+    lines: Matrix
+    """(s, 3) standard deviations on the real line."""
+    around: Matrix
+    """(s, 2) centre of each, 0 or its mode, and its scale around 0."""
+    spreads: Matrix
+    """(r, 4 + 2 d) directions of coefficients that vary in proportion to one."""
+
+
+def group_coordinates(dataset: Dataset, model: Model, cv: ControlVariates) -> GroupCoordinates:
+    """Return the coordinates for a mixed model; empty for another, and where there are more modes.
+
+    A standard deviation is on the real line unless its density falls too far from the mode to 0.
+    Coefficients are stretched along directions in which their standard deviation changes by 30 %
+    over three standard deviations of ``log tau``.
+    """
+    d = len(cv.theta_star)
+    none = GroupCoordinates(np.zeros((0, 3)), np.zeros((0, 2)), np.zeros((0, 4 + 2 * d)))
+    if not is_table_model(model) or cv.certificate.modes:
+        return none
+    from streammc.models.mixed.group_noise import typical_noise
+
+    groups = draw_subset(dataset, SUBSET_BYTES)
+    rows, group = model.rows_of(groups.X)
+    noise = cv.noise if len(cv.noise) else typical_noise(model, rows, group, cv.theta_star)
+    if not len(noise):
+        return none
+    effects, first = len(model.effects), d - len(model.group_parameters)
+    log_tau = cv.theta_star[first : first + effects]
+    sd = np.sqrt(np.sum(cv.factor[first : first + effects] ** 2, axis=1))
+    lines, around = [], []
+    for k in range(effects):
+        fall = _fall_to_zero(log_tau[k], sd[k], noise[k])
+        if fall < _FAR:
+            unit = math.sqrt(noise[k])
+            at = math.asinh(math.exp(log_tau[k]) / unit)
+            lines.append([first + k, d - 1 if model.correlated else -1, unit])
+            around.append([at if fall > _EVEN else 0.0, math.hypot(at, math.tanh(at) * sd[k])])
+    return GroupCoordinates(
+        np.array(lines, dtype=np.float64).reshape(-1, 3),
+        np.array(around, dtype=np.float64).reshape(-1, 2),
+        _spreads(model, rows, group, dataset.n_rows, cv),
+    )
+
+
+def _spreads(
+    model: TableModel, rows: Rows, group: Index, n_groups: int, cv: ControlVariates
+) -> Matrix:
+    """Return the directions of coefficients, see ``numerics.group_positions``.
+
+    Given the standard deviations, the precision of the coefficients is ``X'W X - sum_g B_g' (I_g +
+    Sigma^-1)^-1 B_g`` and that of their prior, with ``I_g = Z'W Z`` and ``B_g = Z'W X`` of a group.
+    Its directions are those of what it loses as one standard deviation goes from 0 to infinity,
+    the other one at its mode.
+    """
+    from streammc.models.mixed.group_noise import row_curvature
+
+    theta, d = cv.theta_star, len(cv.theta_star)
+    effects, first = len(model.effects), d - len(model.group_parameters)
+    carriers = [np.ones(len(rows.y))]
+    if model.slope is not None:
+        carriers.append(rows.X[:, model.features.index(model.slope)])
+    curve = np.maximum(row_curvature(model, rows, theta), 0.0)
+    curve *= n_groups / (int(group.max()) + 1)
+    table = np.ascontiguousarray(model.prior_table(cv.labels))
+    curvature = np.empty(d)
+    prior_curvature(theta, smooth(table), curvature)
+    informed = (rows.X**2).T @ curve > 0.0
+    used = np.flatnonzero(informed & (table[: model.n_features, KIND] != EFFECT))
+    X = rows.X[:, used]
+    if not len(used):
+        return np.zeros((0, 4 + 2 * d))
+    known = X.T @ (curve[:, None] * X) + np.diag(curvature[used])
+
+    def total(values: Vector) -> Vector:
+        return np.bincount(group, curve * values).astype(np.float64)
+
+    information = np.array([[total(a * b) for b in carriers] for a in carriers])
+    pulls = np.array([[total(a * column) for column in X.T] for a in carriers])
+    rho = math.tanh(theta[-1]) if model.correlated else 0.0
+
+    def precision(inverse: Vector) -> Matrix:
+        """Return the precision of coefficients for ``1 / tau`` of each effect."""
+        here = np.flatnonzero(inverse < math.inf)
+        if not len(here):
+            return known
+        inner = np.array(information[np.ix_(here, here)])
+        turn = np.eye(2) if rho == 0.0 else np.linalg.inv([[1.0, rho], [rho, 1.0]])
+        turn = turn[:2, :2] if len(here) == 2 else np.eye(1)
+        inner += (turn[: len(here), : len(here)] * np.outer(inverse[here], inverse[here]))[
+            ..., None
+        ]
+        solved = np.linalg.solve(
+            np.moveaxis(inner, -1, 0) + 1e-300, np.moveaxis(pulls[here], -1, 0)
+        )
+        found: Matrix = known - np.einsum("kag,gkb->ab", pulls[here], solved)
+        return found
+
+    at_mode = np.exp(-theta[first : first + effects])
+    spreads = []
+    for k in range(effects):
+        ends = [at_mode.copy() for _ in range(2)]
+        ends[0][k], ends[1][k] = math.inf, 0.0
+        most, least = precision(ends[0]), precision(ends[1])
+        log_tau, sd = theta[first + k], math.sqrt(np.sum(cv.factor[first + k] ** 2))
+        for share, e, w in _directions(most, most - least):
+            lost = float(e @ (most - precision(at_mode)) @ e) / share
+            noise = math.exp(2.0 * log_tau) * (1.0 / min(max(lost, _RANK), 1.0 - _RANK) - 1.0)
+            row = np.zeros(4 + 2 * d)
+            row[:3] = first + k, share, noise
+            row[4 + used], row[4 + d + used] = e, w
+            low, at, high = (_log_spread(row, log_tau + t * sd) for t in (-_REACH, 0.0, _REACH))
+            row[3] = at
+            if max(high - at, at - low) > _STEADY:
+                spreads.append(row)
+    return np.array(spreads, dtype=np.float64).reshape(-1, 4 + 2 * d)
+
+
+def _fall_to_zero(log_tau: float, sd: float, noise: float) -> float:
+    """Return by how much the log density of ``tau`` falls from the mode of ``log tau`` to 0.
+
+    In the marginal precision P of the effects it is nearly ``a log P - b P``: exactly so if the
+    effects of all groups are seen with one noise. Its derivatives in ``log tau`` are -1, by the
+    Jacobian, and ``-1 / sd^2``, the other parameters at their best.
+    """
+    square = math.exp(2.0 * log_tau)
+    precision = 1.0 / (square + noise)
+    slope = -2.0 * square * precision**2
+    gradient = -1.0 / slope
+    curve = (-1.0 / sd**2 - gradient * (2.0 - 4.0 * square * precision) * slope) / slope**2
+    a = max(-curve * precision**2, 0.0)
+    ratio = 1.0 + square / noise
+    return (a - gradient * precision) * (ratio - 1.0) - a * math.log(ratio)
+
+
+def _directions(precision: Matrix, lost: Matrix) -> list[tuple[float, Vector, Vector]]:
+    """Return shares of the precision that is lost along directions e, and w with ``w . e = 1``.
+
+    ``e' precision e`` is 1.
+    """
+    size = np.sqrt(np.diag(precision))
+    scaled = precision / size / size[:, None] + _RANK * np.eye(len(size))
+    shares, vectors = eigh(lost / size / size[:, None], scaled)
+    vectors /= size[:, None]
+    weights = precision @ vectors
+    weights /= np.einsum("aj,aj->j", weights, vectors)
+    return [
+        (float(min(share, 1.0 - _RANK)), e, w)
+        for share, e, w in zip(shares, vectors.T, weights.T, strict=True)
+        if share > _RANK
+    ]
+
+
+def _log_spread(row: Vector, log_tau: float) -> float:
+    """Return ``log s(tau)`` before it is scaled, see ``numerics.group_positions``."""
+    square = math.exp(2.0 * log_tau)
+    return 0.5 * math.log((row[2] + square) / (row[2] + (1.0 - row[1]) * square))
