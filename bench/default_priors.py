@@ -306,7 +306,7 @@ def moved() -> Iterator[tuple[str, bool]]:
         design = load(DATA)
         options = {k: v for k, v in design.options.items() if k != "prior"}
         store = streammc.from_arrays(design.X, design.y, offset=design.offset)
-        model = streammc.registry.model(design.model)(**options)
+        model = getattr(models, design.model)(**options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             before, now = compute(store, independent(model, store)), compute(store, model)
