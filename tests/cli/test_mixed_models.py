@@ -188,12 +188,16 @@ def separated(folder: Path, kind: str) -> Path:
     return folder / "s.zarr"
 
 
-def test_groups_of_one_response_each_need_more_nodes_than_there_are(tmp_path):
+def test_groups_of_one_response_each_have_panels_and_a_tau_of_its_prior(tmp_path):
+    """No number of nodes around one mode integrates half a normal density that is cut off."""
     store = separated(tmp_path, "of one response each")
     run = ("sample", store, "-o", tmp_path / "run", "--model", "logistic", "--sampler", "hmc")
-    line = refused(tmp_path, 65, *run, *SHORT)
+    line = refused(tmp_path, 65, *run, *SHORT, "--option", "nodes=61")
     assert "error of the quadrature over the effects of g" in line
-    assert "with 61 nodes: give tau[g] a tighter prior" in line
+    assert "with 61 nodes: use as many as are needed, --option nodes=0" in line
+    done = streammc(*run, *SHORT)
+    assert done.code == 0, done.err
+    assert "the default prior decides about tau[g]" in done.err
 
 
 @pytest.mark.parametrize("kind", ["by x", "by x within groups"])

@@ -174,8 +174,10 @@ def ecs_pairs(iterations):
                 np.empty((0, 3)),
                 np.empty(0),
                 np.empty(0),
+                np.empty((0, 3)),
+                np.empty((0, 0)),
                 np.empty(0),
-                np.empty((0, 2)),
+                np.empty((0, 0)),
                 np.empty((0, 0)),
                 np.empty(0),
             )
