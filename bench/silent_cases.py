@@ -105,8 +105,8 @@ def cases() -> dict[str, Case]:
     """Return every case by name."""
     from silent_cases_counts import COUNTS
     from silent_cases_gaussian import GAUSSIAN
-    from silent_cases_groups import GROUPS
+    from silent_cases_groups import FEW_ROWS, GROUPS
     from silent_cases_modes import MODES
     from silent_cases_samplers import SAMPLERS
 
-    return {**GAUSSIAN, **COUNTS, **MODES, **SAMPLERS, **GROUPS}
+    return {**GAUSSIAN, **COUNTS, **MODES, **SAMPLERS, **GROUPS, **FEW_ROWS}

@@ -128,3 +128,9 @@ GROUPS: dict[str, Case] = {
     "laplace-gamma-10": tiny("gamma", 10, 2),
     "laplace-student-t-12": tiny("student-t", 12, 1),
 }
+
+FEW_ROWS: dict[str, Case] = {
+    f"few-rows-{k}": tiny(("gaussian", "gamma", "student-t")[k % 3], 4 + k % 9, 1 + k % 2)
+    for k in range(200)
+}
+"""Tables of 4 to 12 rows for ``laplace``, whose tails normal proposals do not reach."""
