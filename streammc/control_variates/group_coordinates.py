@@ -1,4 +1,4 @@
-"""Coordinates in which a chain goes to the tails of the standard deviations of group effects.
+"""Coordinates in which a chain goes to the tails of scale parameters of few groups or few rows.
 
 What ``lines`` and ``spreads`` are is in ``numerics.group_positions``. Both are fixed before the
 first draw, so that any value leaves the target as it is.
@@ -13,10 +13,10 @@ import numpy as np
 from scipy.linalg import eigh
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.subset import draw_subset
+from streammc.control_variates.subset import draw_subset, in_memory, level_columns
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.recognise import is_table_model
-from streammc.numerics.prior import EFFECT, KIND, prior_curvature, smooth
+from streammc.numerics.prior import EFFECT, KIND, prior_curvature, prior_precision, smooth
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ _REACH: Final = 3.0
 _STEADY: Final = 0.3
 """Largest change of the log spread, over that reach, of coefficients that are not stretched."""
 _RANK: Final = 1e-10
+_FEW_ROWS: Final = 1000
+"""More rows say so much of a scale that no spread varies with it."""
+_NOISE: Final = 1e-6
+"""``c^2`` over ``tau^2`` at the mode where the variance given ``tau`` falls to 0 with it."""
 
 
 class GroupCoordinates(NamedTuple):
@@ -41,20 +45,22 @@ class GroupCoordinates(NamedTuple):
     around: Matrix
     """(s, 2) centre of each, 0 or its mode, and its scale around 0."""
     spreads: Matrix
-    """(r, 4 + 2 d) directions of coefficients that vary in proportion to one."""
+    """(r, 5 + 2 d) directions of coefficients that vary in proportion to one."""
 
 
 def group_coordinates(dataset: Dataset, model: Model, cv: ControlVariates) -> GroupCoordinates:
-    """Return the coordinates for a mixed model; empty for another, and where there are more modes.
+    """Return the coordinates; empty where there are more modes.
 
-    A standard deviation is on the real line unless its density falls too far from the mode to 0.
-    Coefficients are stretched along directions in which their standard deviation changes by 30 %
-    over three standard deviations of ``log tau``.
+    A standard deviation of group effects is on the real line unless its density falls too far from
+    the mode to 0. Coefficients are stretched along directions in which their standard deviation
+    changes by 30 % over three standard deviations of the logarithm of a scale.
     """
     d = len(cv.theta_star)
-    none = GroupCoordinates(np.zeros((0, 3)), np.zeros((0, 2)), np.zeros((0, 4 + 2 * d)))
-    if not is_table_model(model) or cv.certificate.modes:
+    none = GroupCoordinates(np.zeros((0, 3)), np.zeros((0, 2)), np.zeros((0, 5 + 2 * d)))
+    if cv.certificate.modes:
         return none
+    if not is_table_model(model):
+        return none._replace(spreads=_spreads_of_few_rows(dataset, model, cv))
     from streammc.models.mixed.group_noise import typical_noise
 
     groups = draw_subset(dataset, SUBSET_BYTES)
@@ -106,7 +112,7 @@ def _spreads(
     used = np.flatnonzero(informed & (table[: model.n_features, KIND] != EFFECT))
     X = rows.X[:, used]
     if not len(used):
-        return np.zeros((0, 4 + 2 * d))
+        return np.zeros((0, 5 + 2 * d))
     known = X.T @ (curve[:, None] * X) + np.diag(curvature[used])
 
     def total(values: Vector) -> Vector:
@@ -143,14 +149,58 @@ def _spreads(
         for share, e, w in _directions(most, most - least):
             lost = float(e @ (most - precision(at_mode)) @ e) / share
             noise = math.exp(2.0 * log_tau) * (1.0 / min(max(lost, _RANK), 1.0 - _RANK) - 1.0)
-            row = np.zeros(4 + 2 * d)
-            row[:3] = first + k, share, noise
+            row = np.zeros(5 + 2 * d)
+            row[:3], row[-1] = (first + k, share, noise), 1.0
             row[4 + used], row[4 + d + used] = e, w
-            low, at, high = (_log_spread(row, log_tau + t * sd) for t in (-_REACH, 0.0, _REACH))
-            row[3] = at
-            if max(high - at, at - low) > _STEADY:
+            if _varies(row, log_tau, sd):
                 spreads.append(row)
-    return np.array(spreads, dtype=np.float64).reshape(-1, 4 + 2 * d)
+    return np.array(spreads, dtype=np.float64).reshape(-1, 5 + 2 * d)
+
+
+def _spreads_of_few_rows(dataset: Dataset, model: Model, cv: ControlVariates) -> Matrix:
+    """Return the same for the parameters that all rows share, such as sigma or a shape.
+
+    Given one, the information of the rows on coefficients is that at the mode times a power of it,
+    which is measured one standard deviation to both sides, beside that of their prior.
+    """
+    theta, d = cv.theta_star, len(cv.theta_star)
+    coefficients = d - model.n_scalar
+    sd = np.sqrt(np.sum(cv.factor[coefficients:] ** 2, axis=1))
+    if dataset.n_rows > _FEW_ROWS or not len(sd) or not coefficients:
+        return np.zeros((0, 5 + 2 * d))
+    rows = draw_subset(dataset, SUBSET_BYTES)
+    likelihood = in_memory(model, rows, 1.0, level_columns(dataset, model))
+
+    def information(at: Vector) -> Matrix:
+        return -likelihood(at)[2][:coefficients, :coefficients]
+
+    known = information(theta)
+    table = np.ascontiguousarray(model.prior_table(cv.labels))
+    total = known + prior_precision(theta, table)[:coefficients, :coefficients]
+    spreads = []
+    for k in range(coefficients, d):
+        step = np.zeros(d)
+        step[k] = sd[k - coefficients]
+        more, less = information(theta + step), information(theta - step)
+        for share, e, w in _directions(total, known):
+            above, below = e @ more @ e, e @ less @ e
+            if share < _RANK or not (above > 0.0 and below > 0.0):
+                continue
+            power = -math.log(above / below) / (4.0 * step[k])
+            row = np.zeros(5 + 2 * d)
+            noise = _NOISE * math.exp(2.0 * power * theta[k])
+            row[:3], row[-1] = (k, 1.0 - _NOISE * (1.0 - share) / share, noise), power
+            row[4 : 4 + coefficients], row[4 + d : 4 + d + coefficients] = e, w
+            if _varies(row, theta[k], step[k]):
+                spreads.append(row)
+    return np.array(spreads, dtype=np.float64).reshape(-1, 5 + 2 * d)
+
+
+def _varies(row: Vector, at: float, sd: float) -> bool:
+    """Scale a row of ``spreads`` to 1 at the mode; return whether its spread varies by much."""
+    low, middle, high = (_log_spread(row, at + t * sd) for t in (-_REACH, 0.0, _REACH))
+    row[3] = middle
+    return max(abs(high - middle), abs(middle - low)) > _STEADY
 
 
 def _fall_to_zero(log_tau: float, sd: float, noise: float) -> float:
@@ -188,7 +238,7 @@ def _directions(precision: Matrix, lost: Matrix) -> list[tuple[float, Vector, Ve
     ]
 
 
-def _log_spread(row: Vector, log_tau: float) -> float:
+def _log_spread(row: Vector, log_scale: float) -> float:
     """Return ``log s(tau)`` before it is scaled, see ``numerics.group_positions``."""
-    square = math.exp(2.0 * log_tau)
+    square = math.exp(2.0 * row[-1] * log_scale)
     return 0.5 * math.log((row[2] + square) / (row[2] + (1.0 - row[1]) * square))

@@ -88,7 +88,7 @@ class Base(NamedTuple):
     """(s, 3) standard deviations of group effects on the real line, see
     ``numerics.group_positions``."""
     spreads: Matrix = _NO_WALLS
-    """(r, 4 + 2 d) directions of coefficients that vary in proportion to them, see there."""
+    """(r, 5 + 2 d) directions of coefficients that vary in proportion to them, see there."""
     mode: Vector = _NONE
     """(d,) mode, from which these are stretched; empty: there are neither."""
     mode_factor: Matrix = _NO_WALLS

@@ -1,4 +1,4 @@
-"""Positions of the standard deviations of group effects, and of the coefficients beside them.
+"""Positions of scale parameters of few groups or rows, and of the coefficients beside them.
 
 With few groups the posterior of a standard deviation ``tau`` reaches from 0 far out, with a tail of
 a power of ``tau``, and coefficients that differ between groups vary in proportion to ``tau`` there.
@@ -11,8 +11,9 @@ In two changes of coordinates a chain sees neither:
 - The coefficients are stretched by ``s(tau)`` along a direction ``e``,
   ``theta = theta_star + delta + (s - 1) e (w . delta)`` with ``w . e = 1`` and
   ``s(tau)^2 ~ (c^2 + tau^2) / (c^2 + (1 - share) tau^2)``, scaled to 1 at the mode: their variance
-  along ``e`` given ``tau``. A row of ``spreads`` (r, 4 + 2 d) holds the component of ``log tau``,
-  ``share``, ``c^2``, ``log s`` before it is scaled, then ``e`` and ``w``.
+  along ``e`` given ``tau``. A row of ``spreads`` (r, 5 + 2 d) holds the component of the logarithm
+  of a parameter, ``share``, ``c^2``, ``log s`` before it is scaled, then ``e`` and ``w``, then the
+  power of the parameter that ``tau`` is: 1, or of a gamma shape -1/2.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ _LOG_2: Final = 0.6931471805599453
 
 
 @inline
-def log_spread(row, log_tau):  # type: ignore[no-untyped-def]
-    """Return ``log s(tau)`` and its derivative in ``log tau``, for a row of ``spreads``."""
-    square = math.exp(2.0 * min(log_tau, _MOST))
+def log_spread(row, log_scale):  # type: ignore[no-untyped-def]
+    """Return ``log s(tau)`` and its derivative in the component, for a row of ``spreads``."""
+    power = row[row.shape[0] - 1]
+    square = math.exp(2.0 * min(power * log_scale, _MOST))
     noise, rest = row[2], (1.0 - row[1]) * square
     value = 0.5 * (math.log(noise + square) - math.log(noise + rest)) - row[3]
-    return value, square / (noise + square) - rest / (noise + rest)
+    return value, power * (square / (noise + square) - rest / (noise + rest))
 
 
 @inline

@@ -1,4 +1,4 @@
-"""Coordinates of few groups: derivatives, Jacobians, and draws whose tails are those they have."""
+"""Coordinates of few groups and few rows: derivatives, Jacobians, and draws with their tails."""
 
 from __future__ import annotations
 
@@ -54,9 +54,15 @@ def test_density_of_positions_has_their_jacobian_and_its_gradient(formula):
     data, model = few_groups(formula)
     cv = compute(data, model)
     problem = full_data(data, model, cv, hmc())
-    base, d, h = problem.base, len(cv.theta_star), 1e-5
+    base = problem.base
     assert len(base.lines) == len(model.effects)
     assert len(base.spreads) >= 1
+    check_positions(problem, data, model, cv)
+
+
+def check_positions(problem, data, model, cv, h=1e-5):
+    """Compare density and gradient of positions with differences, and with those of theta."""
+    base, d = problem.base, len(cv.theta_star)
     rng, steps = np.random.default_rng(1), h * np.eye(d)
     for _ in range(6):  # on both sides of tau = 0
         z = rng.standard_normal(d)
@@ -67,7 +73,10 @@ def test_density_of_positions_has_their_jacobian_and_its_gradient(formula):
         jacobian = np.array([(up[2] - down[2]) / (2 * h) for up, down in ends])
         values = np.empty((1, data.n_rows))
         rows = gather(data, np.arange(data.n_rows))
-        eta = np.repeat(theta[:, None], data.n_rows, axis=1)
+        q = model.n_linear * data.n_features
+        eta = np.repeat(theta[q:, None], data.n_rows, axis=1)
+        if q:
+            eta = np.vstack([rows.X @ theta[:q], eta])
         model.link(eta, rows.X.T, rows.y, model.constants, 0, values)
         exact = values.sum() + log_prior(theta, model.prior_table(cv.labels), np.zeros(d))
         exact += np.linalg.slogdet(jacobian)[1] - np.linalg.slogdet(base.factor)[1]
@@ -157,3 +166,86 @@ def test_many_groups_need_no_coordinates():
     found = group_coordinates(groups, model, compute(groups, model))
     assert not len(found.lines)
     assert not len(found.spreads)
+
+
+FEW = {"x0": normal(5.0), "x1": normal(5.0), "sigma": half_student_t(3.0, 2.5)}
+
+
+def few_rows(response="gaussian"):
+    """Six rows of an intercept and a column."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(6), rng.standard_normal(6)])
+    y = X.sum(axis=1) + rng.standard_normal(6)
+    return from_arrays(X, np.exp(y) if response == "gamma" else y)
+
+
+@pytest.mark.parametrize(
+    ("response", "scale"), [("gaussian", "sigma"), ("student_t", "sigma"), ("gamma", "shape")]
+)
+def test_density_of_positions_of_few_rows_has_their_jacobian_and_its_gradient(response, scale):
+    given = {**FEW, scale: FEW["sigma"]}
+    given |= {"nu": half_student_t(3.0, 20.0)} if response == "student_t" else {}
+    given = {name: one for name, one in given.items() if name in ("x0", "x1", scale, "nu")}
+    data, model = few_rows(response), getattr(models, response)(prior=given)
+    cv = compute(data, model)
+    problem = full_data(data, model, cv, hmc())
+    assert {row[0] for row in problem.base.spreads} >= {2.0}
+    if response != "gaussian":  # whose likelihood is that of sums, without rows
+        check_positions(problem, data, model, cv)
+    powers = problem.base.spreads[problem.base.spreads[:, 0] == 2.0, -1]
+    assert powers == pytest.approx(-0.5 if scale == "shape" else 1.0, abs=0.25)
+
+
+def sds_of_few_rows(data):
+    """Return the exact sds of the coefficients of six rows, on a grid of log sigma."""
+    rows = gather(data, np.arange(6))
+    log_sigma = np.linspace(-6.0, 9.0, 6_001)
+    variance = np.exp(2 * log_sigma)
+    covariance = np.linalg.inv((rows.X.T @ rows.X) / variance[:, None, None] + np.eye(2) / 25.0)
+    mean = covariance @ (rows.X.T @ rows.y) / variance[:, None]
+    log = 0.5 * np.linalg.slogdet(covariance)[1] - 6 * log_sigma + log_sigma
+    log += 0.5 * ((mean @ (rows.X.T @ rows.y)) - rows.y @ rows.y) / variance
+    log += stats.t(3, scale=2.5).logpdf(np.exp(log_sigma))
+    weight = np.exp(log - logsumexp(log))
+    middle = weight @ mean
+    return np.sqrt(weight @ (np.einsum("sjj->sj", covariance) + (mean - middle) ** 2))
+
+
+def ratios_of_few_rows(runs):
+    """Return the sds of runs over the exact ones (runs, 2), and the mean ess of squares."""
+    data = few_rows()
+    exact, ratios, sizes = sds_of_few_rows(data), [], []
+    for seed in range(1, runs + 1):
+        run = streammc.sample(data, models.gaussian(prior=FEW), sampler=hmc(), seed=seed)
+        draws = run["posterior"]["beta"].values
+        away = draws - draws.mean(axis=(0, 1))
+        ratios.append(draws.std(axis=(0, 1)) / exact)
+        sizes.append(min(ess(split(away[..., j] ** 2)) for j in range(2)))
+    return np.array(ratios), float(np.mean(sizes))
+
+
+@pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
+def test_few_rows_have_the_sds_of_their_posterior(record_property):
+    """Coefficients vary in proportion to sigma, whose tail is that of a power."""
+    ratios, size = ratios_of_few_rows(10)
+    record_property(
+        "figure", f"sds {np.round(ratios.mean(axis=0), 3)} of the exact, ess {size:.0f}"
+    )
+    assert np.abs(off(ratios)).max() < 4.5
+    assert np.abs(ratios.mean(axis=0) - 1).max() < 0.05
+    assert size > 1600
+
+
+@pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
+def test_positions_of_few_rows_without_these_coordinates_are_caught(monkeypatch):
+    none = GroupCoordinates(np.zeros((0, 3)), np.zeros((0, 2)), np.zeros((0, 11)))
+    monkeypatch.setattr(problems, "group_coordinates", lambda *_: none)
+    _, size = ratios_of_few_rows(3)
+    assert size < 800
+
+
+def test_more_rows_need_no_coordinates():
+    rng = np.random.default_rng(3)
+    data = from_arrays(np.ones((200, 1)), rng.standard_normal(200))
+    model = resolved(models.gaussian(), data)
+    assert not len(group_coordinates(data, model, compute(data, model)).spreads)

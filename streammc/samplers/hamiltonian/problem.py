@@ -52,8 +52,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         0.0,
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
-    if not exact:
-        base = _with_coordinates(base, cv, dataset, model)
+    base = _with_coordinates(base, cv, dataset, model)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,

@@ -163,8 +163,8 @@ def problem(order, k, certain, noise=0.0, **changed):
 
 
 UNIT = 0.6
-SPREADS = np.array([[1.0, 0.9, 0.4, 0.2, 1.0, 0.0, 1.0, 0.0]])
-"""An intercept that is stretched with tau; the last two numbers are w, with w . e = 1."""
+SPREADS = np.array([[1.0, 0.9, 0.4, 0.2, 1.0, 0.0, 1.0, 0.0, 1.0]])
+"""An intercept that is stretched with tau; after e stands w, with w . e = 1, then the power."""
 
 
 def on_the_real_line(base, spreads=SPREADS[:0]):
