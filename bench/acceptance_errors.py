@@ -20,9 +20,8 @@ from barker import DELTAS, SIZE, Curve, Z, curve, terms
 from page import machine, publish
 
 from streammc.samplers import mh_fixed, mh_minibatch
-from streammc.samplers.metropolis.acceptance.correction import PAPER, correction
-from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
-from streammc.samplers.metropolis.acceptance.spread import spread_errors
+from streammc.samplers.metropolis.correction import PAPER, correction, ridge, worst
+from streammc.samplers.metropolis.mh_fixed import spread_errors
 
 PAGE = "barker-tests.md"
 KINDS = ("normal", "skewed", "t3", "heavy", "rare")

@@ -24,7 +24,7 @@ from signed import moments
 from streammc.registry import sampler as builder
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 RESULTS = Path(__file__).resolve().parent / "results" / "decisions.json"
 SETS = ("flights200k", "fretpl_claimnumber")

@@ -28,7 +28,7 @@ import streammc
 from streammc.errors import RefusedError
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, laplace
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()

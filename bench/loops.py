@@ -43,7 +43,7 @@ from streammc.samplers import (
     sgld,
     tt,
 )
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 DIM, REPEATS, SECONDS = 10, 9, 0.3
 TILE = 512

@@ -27,7 +27,7 @@ from streammc.models import gaussian_mixture
 from streammc.priors import normal
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 IMPORTANCE_DRAWS = 4000

@@ -25,7 +25,7 @@ from streammc.models import negative_binomial
 from streammc.priors import half_student_t, normal
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import RunReport, run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 RATE = 5.0

@@ -16,7 +16,7 @@ from posteriordb_cases import CASES, LEFT_OUT, problem, reference
 
 from streammc.registry import sampler as sampler_named
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()

@@ -26,8 +26,7 @@ from streammc.errors import RefusedError
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.sampler import RunRequest, Sampler
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()

@@ -18,7 +18,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import pt, spt
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 SIZES = ((200_000, 30), (20_000, 30), (5_000, 10), (500, 3))
 THREADS, REPEATS, WORK = 4, 7, 4_000_000

@@ -29,7 +29,7 @@ from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 RESULTS = ROOT / "bench" / "results" / "selection.json"
 PAGE = ROOT / "docs" / "explanation" / "selection-probabilities.md"

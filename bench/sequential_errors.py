@@ -23,9 +23,8 @@ from term_populations import metropolis, population
 from streammc.errors import ConfigError
 from streammc.numerics.jit import jit
 from streammc.samplers import mh_austere, mh_sublhd
-from streammc.samplers.metropolis.acceptance.austere_search import conservative_pair
-from streammc.samplers.metropolis.acceptance.interface import TEST_SIGNATURE, UNIFORM
-from streammc.samplers.metropolis.acceptance.sequential_error import sequential_test
+from streammc.samplers.metropolis.acceptance import TEST_SIGNATURE, UNIFORM
+from streammc.samplers.metropolis.mh_austere import conservative_pair, sequential_test
 from streammc.samplers.metropolis.mh_austere import decide as decide_austere
 from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES
 from streammc.samplers.metropolis.mh_sublhd import decide as decide_sublhd

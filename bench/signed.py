@@ -25,7 +25,7 @@ from streammc.diagnostics.summary import draws_and_labels
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.datatree import open_run
 
 RESULTS = Path(__file__).resolve().parent / "results" / "signed.json"

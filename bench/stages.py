@@ -95,7 +95,7 @@ def sample_in_stages(result: str, words: list[str]) -> None:
     clock.wrap(bootstrap, "_find_and_load", "imports")
     from numba.core.dispatcher import Dispatcher
 
-    import streammc.samplers.common.planning as planning
+    import streammc.samplers.common.preparation as planning
     import streammc.stores.full_pass.reduction as reduction
     from streammc.cli import main
     from streammc.runs import job, report

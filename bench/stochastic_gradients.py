@@ -20,7 +20,7 @@ import streammc
 from streammc.protocols import Dataset
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, sghmc, sgld
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 N, DIM, CHAINS, M = 100_000, 11, 8, 300

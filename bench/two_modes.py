@@ -25,7 +25,7 @@ from streammc.models import gaussian_mixture
 from streammc.priors import normal
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 

@@ -90,7 +90,7 @@ def audit_once(
 
 def _not_audited(path: str) -> str:
     """Return the reason why the sampler of a run has no audit."""
-    from streammc.samplers.common.targets import NOT_AUDITED
+    from streammc.samplers.common.sampler import NOT_AUDITED
     from streammc.trace.run_directory import RunDirectory
 
     name = RunDirectory.open(path, verify=False).attributes["sampler"]["name"]

@@ -16,7 +16,7 @@ from streammc.cli.signals import Interrupted, Interruption
 from streammc.errors import AccessError, ConfigError, OutputError, StorageIOError
 
 if TYPE_CHECKING:
-    from streammc.samplers.common.request import RunRequest
+    from streammc.samplers.common.sampler import RunRequest
 
 _STATISTICS: Final = 10
 """Statistics of a draw, for the estimate of the bytes on disk."""
@@ -61,7 +61,7 @@ class Job:
 
     def request(self, progress: Any = None, stop: Callable[[], bool] | None = None) -> RunRequest:
         """Return the request of the run; ``progress`` and ``stop`` are those of ``RunRequest``."""
-        from streammc.samplers.common.request import RunRequest, never
+        from streammc.samplers.common.sampler import RunRequest, never
 
         return RunRequest(
             self.dataset,

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from streammc.control_variates.plan.subsample_plan import Plan
     from streammc.likelihood.pass_cost import PassCost
     from streammc.protocols import Dataset
-    from streammc.samplers.common.request import RunRequest, Setup
-    from streammc.samplers.common.sampler import Sampler
+    from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 
 _SECONDS: Final = 0.5
 _ITERATIONS: Final = 4096
@@ -111,7 +110,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     from streammc.numerics.threads import available_threads
     from streammc.runs.prior_texts import describe_priors
     from streammc.runs.setup import decide, makes_passes
-    from streammc.samplers.common.request import RunRequest
+    from streammc.samplers.common.sampler import RunRequest
 
     dataset = job.tempered
     if job.control_variates is None and makes_passes(job.model, job.sampler):

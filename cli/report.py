@@ -16,7 +16,7 @@ from streammc.diagnostics.stopping import missed_text
 from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
-from streammc.samplers.common.targets import TARGETS
+from streammc.samplers.common.sampler import TARGETS
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 _SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")

@@ -31,9 +31,9 @@ MODELS: Final[dict[str, str]] = {
 }
 
 SAMPLERS: Final[dict[str, str]] = {
-    "hmc": "streammc.samplers.hamiltonian.full_data:hmc",
-    "hmc-ecs": "streammc.samplers.hamiltonian.energy_conserving:hmc_ecs",
-    "hmc-ecs-signed": "streammc.samplers.hamiltonian.signed:hmc_ecs_signed",
+    "hmc": "streammc.samplers.hamiltonian.options:hmc",
+    "hmc-ecs": "streammc.samplers.hamiltonian.options:hmc_ecs",
+    "hmc-ecs-signed": "streammc.samplers.hamiltonian.options:hmc_ecs_signed",
     "laplace": "streammc.samplers.importance.laplace:laplace",
     "mh": "streammc.samplers.metropolis.mh:mh",
     "mh-austere": "streammc.samplers.metropolis.mh_austere:mh_austere",
@@ -42,12 +42,12 @@ SAMPLERS: Final[dict[str, str]] = {
     "mh-sublhd": "streammc.samplers.metropolis.mh_sublhd:mh_sublhd",
     "mint": "streammc.samplers.metropolis.mint:mint",
     "mintee": "streammc.samplers.equi_energy.options:mintee",
-    "pt": "streammc.samplers.tempering.parallel_tempering:pt",
-    "sghmc": "streammc.samplers.stochastic_gradient.sghmc:sghmc",
-    "sgld": "streammc.samplers.stochastic_gradient.sgld:sgld",
-    "spt": "streammc.samplers.tempering.parallel_tempering:spt",
-    "stt": "streammc.samplers.tempering.tempered_transitions:stt",
-    "tt": "streammc.samplers.tempering.tempered_transitions:tt",
+    "pt": "streammc.samplers.tempering.options:pt",
+    "sghmc": "streammc.samplers.stochastic_gradient.options:sghmc",
+    "sgld": "streammc.samplers.stochastic_gradient.options:sgld",
+    "spt": "streammc.samplers.tempering.options:spt",
+    "stt": "streammc.samplers.tempering.options:stt",
+    "tt": "streammc.samplers.tempering.options:tt",
 }
 
 

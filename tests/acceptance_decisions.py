@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 
 from streammc.numerics.jit import GENERATOR_TYPE, f8, i8, jit, matrix, vector
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     BOUND,
     ERROR,
@@ -28,8 +28,9 @@ from streammc.samplers.metropolis.acceptance.interface import (
     TEST_TYPE,
     USED,
     WANTED,
+    add_terms,
+    sweep_terms,
 )
-from streammc.samplers.metropolis.acceptance.moments import add_terms, sweep_terms
 
 
 class Decisions(NamedTuple):

@@ -13,12 +13,11 @@ from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import flat, normal
 from streammc.samplers import pt, spt
-from streammc.samplers.common.explorers import EXPLORERS, refresh
-from streammc.samplers.common.ladder import LOG_LIK, STALE
+from streammc.samplers.common.statistics import TEMPERED_STATISTICS
+from streammc.samplers.tempering.kernel import TemperedProblem
+from streammc.samplers.tempering.ladder import EXPLORERS, LOG_LIK, STALE, refresh
 from streammc.samplers.tempering.loop import PROPOSED, REJECTION, Batch, finish, start_tallies
-from streammc.samplers.tempering.options import TEMPERED_STATISTICS
 from streammc.samplers.tempering.parallel_kernel import ParallelKernel
-from streammc.samplers.tempering.shared import TemperedProblem
 from streammc.stores import from_arrays
 
 STATES, ROWS = 3, 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streammc.control_variates.default_priors import resolved
-from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import RunRequest, Setup
 
 
 def problem_of(dataset, model, cv, plan, sampler, **settings):

@@ -21,7 +21,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import RunReport, run_job
 from streammc.samplers import hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import MemoryStore, Store, StoreWriter, from_arrays, memory, open_store, store
 from streammc.trace.run_directory import RunDirectory
 

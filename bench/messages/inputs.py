@@ -83,7 +83,7 @@ def make_runs() -> None:
     """Make a run that stopped in its warm-up, and one on arrays in memory."""
     from streammc import from_arrays, models, open_store, samplers
     from streammc.runs.job import run_job
-    from streammc.samplers.common.request import RunRequest
+    from streammc.samplers.common.sampler import RunRequest
 
     commits: list[str] = []
     run_job(RunRequest(

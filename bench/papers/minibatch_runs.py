@@ -20,7 +20,7 @@ import streammc
 from bench.papers.measures import Array
 from bench.papers.records import log
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 KEPT = ("accepted", "acceptance_rate", "test_rows", "n_rows", "forced", "decision_error")
 KEPT += ("log_lik_variance",)

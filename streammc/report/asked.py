@@ -9,7 +9,7 @@ from streammc.diagnostics.text import number
 from streammc.html_repr import value_text
 from streammc.report.report_request import ReportRequest
 from streammc.runs.versions import recorded_versions
-from streammc.samplers.common.targets import TARGETS
+from streammc.samplers.common.sampler import TARGETS
 
 _MEGABYTE: Final = 1e6
 

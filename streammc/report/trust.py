@@ -20,7 +20,7 @@ from streammc.report.report_request import ReportRequest
 from streammc.report.svg_figure import SvgFigure, svg_figure
 from streammc.runs.advice import DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
 from streammc.runs.audit_advice import CORRECTION_WARNING
-from streammc.samplers.common.evidence import LEVELS, Evidence
+from streammc.samplers.common.sampler import LEVELS, Evidence
 
 _RANKED = 4
 """Parameters of the rank figure: those of the largest R-hat."""

@@ -14,7 +14,7 @@ from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import Chains
-    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.sampler import RunRequest, Setup
 
 _CHEAP_SECONDS = 10.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 

@@ -13,8 +13,7 @@ from streammc.likelihood.tempered import split_fingerprint, tempered
 from streammc.models.factor_model import factor_blocks
 from streammc.priors import from_description
 from streammc.protocols import Dataset, Model
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.sampler import RunRequest, Sampler
 
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 10**9

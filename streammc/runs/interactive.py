@@ -20,8 +20,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, SamplingWarning
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import Progress, RunRequest
-from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.sampler import Progress, RunRequest, Sampler
 from streammc.trace.address_names import named
 from streammc.trace.run_directory import RunDirectory
 from streammc.verdict import verdict

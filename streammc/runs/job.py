@@ -30,10 +30,8 @@ from streammc.runs.table_scale import recorded
 from streammc.runs.versions import record_versions
 from streammc.runs.watch import Watch
 from streammc.runs.worker_chains import HERE, WorkerChains, check_request, store_of
-from streammc.samplers.common.chain import SharedProblem, StoppedError
-from streammc.samplers.common.chains import Chains
-from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.chains import Chains, SharedProblem, StoppedError
+from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.trace import places
 from streammc.trace.address_names import named_errors
 from streammc.trace.layout import Layout

@@ -26,7 +26,7 @@ from streammc.runs.design import REFERENCES, label_references, of_formula
 from streammc.runs.prior_texts import describe_priors
 from streammc.runs.summary import RunSummary, Sampling
 from streammc.runs.table_scale import blocks_of_run
-from streammc.samplers.common.request import Progress, RunRequest, Setup
+from streammc.samplers.common.sampler import Progress, RunRequest, Setup
 from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
 

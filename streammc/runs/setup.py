@@ -19,9 +19,8 @@ from streammc.protocols import Dataset, Model
 from streammc.registry import sampler as builder
 from streammc.runs import design
 from streammc.runs.versions import VERSIONS, versions
-from streammc.samplers.common.planning import control_variates
-from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.preparation import control_variates
+from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.samplers.common.sampler_cost import RunCost, run_cost
 from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory

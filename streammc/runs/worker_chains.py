@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
 from streammc.runs.setup import load
-from streammc.samplers.common.chain import Chain, SharedProblem, StoppedError
-from streammc.samplers.common.chains import Chains
-from streammc.samplers.common.request import RunRequest, never
+from streammc.samplers.common.chains import Chain, Chains, SharedProblem, StoppedError
+from streammc.samplers.common.sampler import RunRequest, never
 from streammc.trace.run_directory import RunDirectory
 
 HERE: Final = "here"

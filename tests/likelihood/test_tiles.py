@@ -16,7 +16,7 @@ from streammc.likelihood.density import log_likelihood, pointers, terms
 from streammc.likelihood.remainder_pass import RemainderTask
 from streammc.likelihood.target import CERTAIN, DENSITY, ESTIMATE, REST
 from streammc.protocols import RowBlock
-from streammc.samplers.hamiltonian.subsample import allocate_proposal, propose_subsample
+from streammc.samplers.hamiltonian.transition import allocate_proposal, propose_subsample
 
 N = 2 * TILE + 77
 THETA = np.array([0.7, -0.9])

@@ -20,7 +20,7 @@ from streammc.likelihood.whitened import whiten_rows
 from streammc.numerics.row_products import aligned
 from streammc.numerics.sums import taylor
 from streammc.priors import normal, student_t, uniform
-from streammc.samplers.hamiltonian.whitening import whiten_block, whitened_base, whitening_pays
+from streammc.samplers.hamiltonian.problem import whiten_block, whitened_base, whitening_pays
 
 UNITS = np.array([1, 4, 4])
 

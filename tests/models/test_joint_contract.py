@@ -19,7 +19,7 @@ from streammc.priors import gamma, normal
 from streammc.protocols import Rows
 from streammc.runs.identity import registered_model
 from streammc.runs.setup import decide
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.tempering.options import TemperedOptions
 
 MODELS = {

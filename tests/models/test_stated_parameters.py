@@ -17,7 +17,7 @@ from streammc.numerics.prior import KIND, LOCATION, NORMAL, SCALE
 from streammc.priors import half_normal, normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import StoreWriter, open_store
 
 ONE = {"features": ["x"], "standardization": {"mean": [30.0], "scale": [4.0]}}

@@ -13,7 +13,7 @@ from streammc.errors import SamplingWarning
 from streammc.models import logistic
 from streammc.runs import audit_due
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

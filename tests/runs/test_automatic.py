@@ -11,8 +11,8 @@ import streammc
 from streammc.errors import RefusedError
 from streammc.likelihood import expanded_rows
 from streammc.runs import setup as decisions
-from streammc.samplers.common import planning
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common import preparation
+from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.common.sampler_cost import RunCost, from_sizes, run_cost
 from streammc.samplers.hamiltonian.options import SubsampleOptions
 from streammc.stores import MemoryStore
@@ -34,7 +34,7 @@ def chosen(n: int, **options: Any) -> tuple[str, str]:
 
 
 def test_a_small_table_gets_hmc_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "plan_units", lambda *_, **__: pytest.fail("a plan was made"))
+    monkeypatch.setattr(preparation, "plan_units", lambda *_, **__: pytest.fail("a plan was made"))
     name, reason = chosen(1000)
     assert "hmc" == name
     assert reason.startswith("hmc, because it is exact and as fast; predicted processor time for")
@@ -132,13 +132,13 @@ def test_a_subsample_that_was_asked_for_makes_no_pass_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[Any] = []
-    compute = planning.compute
+    compute = preparation.compute
 
     def counted(*arguments: Any, **options: Any) -> Any:
         made.append(arguments)
         return compute(*arguments, **options)
 
-    monkeypatch.setattr(planning, "compute", counted)
+    monkeypatch.setattr(preparation, "compute", counted)
     name, reason = chosen(20_000, sampler_options={"subsample_size": 300, "step_size": 0.3})
     assert ("hmc-ecs", 1) == (name, len(made))
     assert reason.startswith("hmc-ecs, which auto takes for these data whatever its subsample_size")

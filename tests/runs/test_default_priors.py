@@ -19,7 +19,7 @@ from streammc.models import user
 from streammc.priors import NamedPriors, by_name, from_description, gamma, normal, scaled, text
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

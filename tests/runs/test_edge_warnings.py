@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammc.samplers.hamiltonian.facts import edge_warnings
+from streammc.samplers.hamiltonian.options import edge_warnings
 
 
 def test_a_region_that_is_rarely_left_is_no_warning():

@@ -16,7 +16,7 @@ from streammc.registry import sampler as builder
 from streammc.runs.job import run_job
 from streammc.runs.setup import decide
 from streammc.samplers import mh, mh_fixed
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

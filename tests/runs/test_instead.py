@@ -13,8 +13,8 @@ from streammc.priors import normal
 from streammc.runs import job
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.hamiltonian import energy_conserving
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.hamiltonian import options
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -33,7 +33,7 @@ def store():
 @pytest.fixture
 def noisy(monkeypatch):
     """No variance is small enough."""
-    monkeypatch.setattr(energy_conserving, "VARIANCE_LIMIT", 1e-12)
+    monkeypatch.setattr(options, "VARIANCE_LIMIT", 1e-12)
 
 
 def test_run_with_a_small_variance_stays_hmc_ecs(store, tmp_path):

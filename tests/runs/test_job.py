@@ -12,7 +12,7 @@ from streammc.errors import BusyError, ConfigError, IdentityError, RefusedError
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory

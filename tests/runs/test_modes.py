@@ -16,9 +16,8 @@ from streammc.priors import half_student_t, normal, uniform
 from streammc.runs.advice import mode_warnings
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs, mh, pt
-from streammc.samplers.common.chain import first_position
-from streammc.samplers.common.chains import Chains
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.chains import Chains, first_position
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 
 NARROW = gaussian({"*": normal(scale=10.0), "sigma": half_student_t(3, 10.0)})

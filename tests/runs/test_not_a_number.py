@@ -9,7 +9,7 @@ from streammc.errors import ModelError
 from streammc.models import user
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
 

@@ -10,7 +10,7 @@ from streammc.models import logistic
 from streammc.priors import laplace, normal, student_t, uniform
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores.memory import from_arrays
 
 ROWS = 1000

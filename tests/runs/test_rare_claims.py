@@ -16,7 +16,7 @@ from streammc.models import poisson
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores.memory import from_arrays
 
 ROWS = 20_000

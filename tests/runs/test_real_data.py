@@ -16,7 +16,7 @@ from streammc import from_arrays, models
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 from agreement import Bounds, compare

@@ -119,7 +119,7 @@ def test_refused_run_is_refused_again(small_job, store, tmp_path, monkeypatch, c
     path = tmp_path / "run"
     if commits:
         stopped(small_job, store, path, commits)
-    monkeypatch.setattr("streammc.samplers.hamiltonian.energy_conserving.VARIANCE_LIMIT", 1e-6)
+    monkeypatch.setattr("streammc.samplers.hamiltonian.options.VARIANCE_LIMIT", 1e-6)
     for _ in range(3):
         with pytest.raises(RefusedError, match="log_lik_variance"):
             small_job.sample(store, path)

@@ -18,7 +18,7 @@ from streammc.priors import normal
 from streammc.runs.audit import log_weights
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 from streammc.samplers.hamiltonian.problem import subsampled
 from streammc.stores import open_store

@@ -11,7 +11,7 @@ from streammc.errors import ConfigError
 from streammc.priors import normal
 from streammc.runs import job as jobs
 from streammc.samplers.common.chains import Chains
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

@@ -14,7 +14,7 @@ from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.runs.table_scale import TABLE_SCALE, blocks_of_run
 from streammc.samplers import hmc
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import StoreWriter, open_store
 from streammc.trace.run_directory import RunDirectory
 

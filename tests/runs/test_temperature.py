@@ -24,7 +24,7 @@ from streammc.runs.identity import identity
 from streammc.runs.interactive import sample
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs, hmc_ecs_signed, mh, sghmc, sgld
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

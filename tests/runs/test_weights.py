@@ -27,8 +27,8 @@ from streammc.priors import normal
 from streammc.runs.audit import log_weights
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs, mh_minibatch, pt, sgld
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.hamiltonian.whitening import whiten_block
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.hamiltonian.problem import whiten_block
 from streammc.stores import MemoryStore, from_arrays
 from streammc.trace.datatree import open_run
 

@@ -13,12 +13,17 @@ from streammc import priors
 from streammc.likelihood.blocks import allocate_block, allocate_rows
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.numerics.sums import taylor
+from streammc.samplers.common.statistics import SIGNED_STATISTICS
 from streammc.samplers.common.tuning import start
-from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS
-from streammc.samplers.hamiltonian.subsample import allocate_proposal
-from streammc.samplers.hamiltonian.transition import Dynamics, run
+from streammc.samplers.hamiltonian.transition import (
+    Ahead,
+    Buffers,
+    Dynamics,
+    allocate_proposal,
+    allocate_tree,
+    run,
+)
 
 TIGHT = {"*": priors.normal(scale=1.0), "sigma": priors.lognormal(0.0, 0.5)}
 """Away from the mode a first-order expansion needs a prior with light tails."""

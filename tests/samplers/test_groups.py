@@ -9,7 +9,7 @@ from small_job import StopAfter
 from streammc import from_arrays, models, registry, sample
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 SIZE = 8

@@ -17,11 +17,17 @@ from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
+from streammc.samplers.common.statistics import SIGNED_STATISTICS
 from streammc.samplers.common.tuning import start
-from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
-from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS
-from streammc.samplers.hamiltonian.subsample import allocate_proposal
-from streammc.samplers.hamiltonian.transition import Dynamics, run, run_nuts
+from streammc.samplers.hamiltonian.transition import (
+    Ahead,
+    Buffers,
+    Dynamics,
+    allocate_proposal,
+    allocate_tree,
+    run,
+    run_nuts,
+)
 
 PAIRS = 1_000_000
 STEPS = 3

@@ -37,7 +37,7 @@ from streammc.errors import IdentityError, MissingError
 from streammc.models import logistic
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import open_store
 from streammc.stores.format.verify import verify
 from streammc.stores.ingest.append import append

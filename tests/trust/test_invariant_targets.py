@@ -20,9 +20,8 @@ from streammc import from_arrays, registry
 from streammc.models import poisson
 from streammc.priors import normal
 from streammc.runs.setup import decide
-from streammc.samplers.common.chain import Chain
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.common.targets import EXACT, PERTURBED, SIGNED, WEIGHTED
+from streammc.samplers.common.chains import Chain
+from streammc.samplers.common.sampler import EXACT, PERTURBED, SIGNED, WEIGHTED, RunRequest
 
 LIMIT = 4.5
 ROWS, SCALE, POWER = 12, 0.05, 1.01

@@ -73,7 +73,7 @@ BUGS = {
         "hmc",
     ),
     "no Hastings term": Bug(
-        "streammc/samplers/metropolis/proposal.py",
+        "streammc/samplers/metropolis/loop.py",
         "values[RATIO] = langevin_ratio(",
         "values[RATIO] = 0.0 * langevin_ratio(",
         EVERY_SAMPLER,
@@ -87,7 +87,7 @@ BUGS = {
         "order 1",
     ),
     "rejected draws not recorded": Bug(
-        "streammc/samplers/common/chain.py",
+        "streammc/samplers/common/chains.py",
         '        out: dict[str, NDArray[Any]] = {"theta": theta}\n',
         "        moved = np.append(True, np.diff(theta[:, 0]) != 0.0)\n"
         "        theta = theta[moved][np.arange(n) * int(moved.sum()) // n]\n"

@@ -16,7 +16,7 @@ from bench.papers.records import log
 from streammc.control_variates import ControlVariates
 from streammc.likelihood.blocks import allocate_rows
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 LEAPFROG: dict[str, Any] = {"integrator": "leapfrog", "step_size": 0.2, "trajectory_length": 1.2}
 UNIFORM: dict[str, Any] = {"certainty": False, "unit_rows": 1}

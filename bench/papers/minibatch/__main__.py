@@ -46,7 +46,7 @@ def correction(work: Path) -> dict[str, Any]:
     if kept.exists():
         held: dict[str, Any] = json.loads(kept.read_text())
         return held
-    from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
+    from streammc.samplers.metropolis.correction import ridge, worst
 
     found: dict[str, Any] = {}
     for n in TABLE_3:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streammc.samplers.metropolis.acceptance.austere_search import conservative_pair
+from streammc.samplers.metropolis.mh_austere import conservative_pair
 
 SEARCHES = (
     ("mixture, 1,000,000 rows", 1_000_000, 0.005, "–"),

@@ -29,7 +29,7 @@ from streammc.models import gaussian_mixture
 from streammc.priors import flat
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 
 N, D = 100_000, 50
 MEANS = np.array([2.0] + [0.0] * (D - 1))

@@ -25,7 +25,7 @@ from streammc import samplers
 from streammc.control_variates import compute
 from streammc.priors import flat
 from streammc.runs.job import run_job
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 ROWS, SIZE, ALPHA, ACCEPTANCE = 1_000_000, 1000, 0.5, 0.30

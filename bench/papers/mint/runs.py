@@ -21,7 +21,7 @@ from bench.papers.records import log
 from streammc.control_variates.unexpanded import without_pass
 from streammc.likelihood.temperature import Schedule
 from streammc.likelihood.tempered import tempered
-from streammc.samplers.metropolis.problem import metropolis
+from streammc.samplers.metropolis.options import metropolis
 
 PIECE = 50_000
 KEPT = ("log_lik_variance", "acceptance_rate", "decision_error", "test_rows", "n_rows")

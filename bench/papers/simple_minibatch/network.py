@@ -31,8 +31,8 @@ from streammc.control_variates.unexpanded import without_pass
 from streammc.likelihood.temperature import Schedule
 from streammc.numerics.blas import single_threaded
 from streammc.samplers import mh_fixed
-from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.metropolis.workspace import STEP
+from streammc.samplers.common.sampler import RunRequest, Setup
+from streammc.samplers.metropolis.loop import STEP
 from streammc.stores import open_store
 from streammc.stores.simulate.simulation import simulate
 

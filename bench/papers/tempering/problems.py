@@ -10,11 +10,11 @@ import numpy as np
 
 import streammc
 from bench.papers.measures import Array
+from streammc import samplers
 from streammc.models import gaussian_mean
 from streammc.runs.setup import decide
-from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import RunRequest, Setup
 from streammc.samplers.tempering import options as tempered_options
-from streammc.samplers.tempering import parallel_tempering, tempered_transitions
 
 GAUSSIAN, PROCESS = "gaussian", "gp"
 HMC, MH = "HMC", "MH"
@@ -124,12 +124,11 @@ def sampler(cell: Cell) -> Any:
             "covariance": "identity", "ladder": "geometric",
         }  # fmt: skip
     if cell.method == "inner":
-        return parallel_tempering.pt(**options, n_levels=1)
+        return samplers.pt(**options, n_levels=1)
     parallel = cell.method in ("pt", "spt")
     if parallel and not cell.tuned:
         options["swaps"] = "sweep"
-    family = parallel_tempering if parallel else tempered_transitions
-    return getattr(family, cell.method)(**options, n_levels=LEVELS)
+    return getattr(samplers, cell.method)(**options, n_levels=LEVELS)
 
 
 @lru_cache(maxsize=2)

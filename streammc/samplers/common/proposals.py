@@ -19,10 +19,55 @@ alone: each correction is exact for any such rows.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
+import numpy as np
+from numba import types
+
+from streammc.likelihood.blocks import Scratch, allocate_scratch
 from streammc.likelihood.positions import displace
-from streammc.numerics.jit import inline
+from streammc.likelihood.target import BASE_TYPE
+from streammc.numerics.jit import inline, jit, vector
 from streammc.numerics.prior import log_prior
+from streammc.numerics.records import record_type
+from streammc.protocols import Vector
+
+
+class Trial(NamedTuple):
+    """Scratch of a transition."""
+
+    z: Vector
+    theta: Vector
+    slope: Vector
+    prior_slope: Vector
+    momentum: Vector
+    pull: Vector
+    """(d,) whitened gradient."""
+    scratch: Scratch
+
+
+TRIAL_TYPE: Any = record_type(Trial)
+
+
+def allocate_trial(d: int, p: int) -> Trial:
+    """Return scratch for positions (d,) and ``p`` predictors."""
+    z, theta, slope, prior_slope, momentum, pull = np.zeros((6, d))
+    return Trial(z, theta, slope, prior_slope, momentum, pull, allocate_scratch(p))
+
+
+@jit(types.void(BASE_TYPE, vector, vector), borrow=True)
+def place(base, z, theta):  # type: ignore[no-untyped-def]
+    """Write ``theta = theta_star + S z``."""
+    displace(base.factor, z, theta)
+    for j in range(z.shape[0]):
+        theta[j] += base.theta_star[j]
+
+
+@inline
+def probability(change):  # type: ignore[no-untyped-def]
+    """Return ``min(1, exp(change))``; 0 if ``change`` is NaN."""
+    return min(1.0, math.exp(min(change, 0.0))) if change == change else 0.0
+
 
 RANDOM_WALK, LANGEVIN, SGHMC = range(3)
 

@@ -1,24 +1,198 @@
-"""Base class of samplers: options, and the decisions that depend on the data.
+"""Interface between runs and samplers: request, setup, sampler, targets and evidence.
 
-The driver of runs, the trace and the command line know this class and no family of samplers.
+The driver of runs, the trace and the command line know this module and no family of samplers.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from streammc.diagnostics.text import number
 from streammc.html_repr import Shown, options_of
 
 if TYPE_CHECKING:
-    from streammc.protocols import Model
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
+    from numpy.typing import NDArray
+
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.plan.subsample_plan import Plan
+    from streammc.diagnostics.stopping import StopRule
+    from streammc.likelihood.temperature import Schedule
+    from streammc.protocols import Dataset, Model
+    from streammc.samplers.common.chains import SharedProblem
     from streammc.trace.run_directory import RunDirectory
+
+
+EXACT: Final = "exact"
+WEIGHTED: Final = "exact, by weights"
+PERTURBED: Final = "perturbed"
+SIGNED: Final = "signed"
+APPROXIMATE: Final = "approximate"
+TEMPERED: Final = "tempered"
+BIASED: Final = "biased"
+
+TARGETS: Final = {
+    EXACT: "the posterior",
+    WEIGHTED: "the posterior, by exact importance weights of an approximation",
+    PERTURBED: "close to the posterior; an audit measures how close",
+    SIGNED: "the posterior, where draws are weighted by their sign",
+    APPROXIMATE: "the posterior, but for the error of each decision",
+    TEMPERED: "the posterior",
+    BIASED: "no step is rejected, so the draws are not the posterior's",
+}
+"""Text of each target for the receipt of a run."""
+NOT_AUDITED: Final = {
+    EXACT: "{name} targets the posterior itself",
+    WEIGHTED: "{name} weighs its draws by the exact posterior before it keeps any",
+    SIGNED: "weighted by their signs the draws are of the posterior itself",
+}
+"""Reason why runs with this target have no audit; for other targets no weights exist."""
+
+
+LEVELS: Final = "levels"
+"""Figure of the temperature levels of a run, from ``summary["tempering"]``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One check of a run, as a line of a report and possibly a figure.
+
+    Attributes
+    ----------
+    check
+        Name of the check, a noun phrase.
+    found
+        Finding as text.
+    meaning
+        One sentence for a reader who does not know the method.
+    limit
+        Limit as text; empty where there is none.
+    passed
+        Whether the finding is within the limit; ``None`` without a limit.
+    figure
+        Statistic of every draw to draw over the iterations, or ``LEVELS``; empty: no figure.
+    line
+        Limit to draw into the figure of a statistic.
+    """
+
+    check: str
+    found: str
+    meaning: str
+    limit: str = ""
+    passed: bool | None = None
+    figure: str = ""
+    line: float | None = None
+
+
+def at_most(check: str, found: Any, limit: float, meaning: str, **more: Any) -> Evidence:
+    """Return evidence that passes if ``found`` is at most ``limit``; ``None`` is not known."""
+    if found is None:
+        text = "unknown"
+    else:
+        text = "without bound" if found == math.inf else number(found, 3)
+    return Evidence(
+        check=check,
+        found=text,
+        meaning=meaning,
+        limit=f"at most {limit:g}",
+        passed=None if found is None else found <= limit,
+        **more,
+    )
+
+
+Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
+"""``progress(phase, done, total, facts)``; see ``streammc.sample``."""
+
+
+def never() -> bool:
+    """Return ``False``: the default ``stop``, which never stops a run."""
+    return False
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Data, model, sampler and settings of a run; most are arguments of ``streammc.sample``.
+
+    A sampler gets the request with the data set at the final temperature, and with the default
+    priors of the model resolved.
+    """
+
+    dataset: Dataset
+    model: Model
+    sampler: Sampler | None = None
+    control_variates: ControlVariates | None = None
+    draws: int = 1000
+    warmup: int = 1000
+    chains: int = 4
+    seed: int | None = None
+    path: str | Path | None = None
+    audit: bool | str = "auto"
+    progress: Progress | None = None
+    stop: Callable[[], bool] = never
+    """Polled several times a second; true ends the run after the last commit."""
+    scheduler: Any = None
+    chains_on: str = "here"
+    """``here``, or ``workers`` of the cluster that ``scheduler`` names."""
+    threads: int | None = None
+    """Threads of the chains; ``None``: one per core. No bit of the draws depends on it."""
+    batch_iterations: int = 4096
+    """Largest number of iterations of a compiled call. No bit of the draws depends on it."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Extra JSON recorded with the run."""
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the sampler that is chosen where ``sampler`` is ``None``; they do not choose."""
+    temperature: float | str | Schedule = 1.0
+    overwrite: bool = False
+    stopping: StopRule | None = None
+    """Rule that extends the run beyond ``draws``, which are its fewest."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Temperature of every iteration."""
+        from streammc.likelihood.temperature import Schedule
+
+        return Schedule.parse(self.temperature)
+
+    @property
+    def stream_seed(self) -> int:
+        """Seed of the random numbers of decisions before the first draw."""
+        return self.seed or 0
+
+    def notify(self, phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
+        """Call ``progress``, if there is one."""
+        if self.progress is not None:
+            self.progress(phase, done, total, facts)
+
+    def blocks_of(self, phase: str) -> Callable[[int, int], None] | None:
+        """Return a function ``(done, total)`` that reports the blocks of a full pass."""
+        if self.progress is None:
+            return None
+        notify = self.progress
+        return lambda done, total: notify(phase, done, total, {})
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Decisions before the first draw, shared by all chains and recorded in the run."""
+
+    sampler: Sampler
+    """Sampler with all options resolved."""
+    cv: ControlVariates
+    plan: Plan | None
+    """Certainty rows, units and blocks; ``None``: every row is evaluated, or no pass was made."""
+    reason: str
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Arrays named by ``Sampler.arrays``, which the run keeps."""
+
+
+# Base class of samplers: options, and the decisions that depend on the data.
+#
+# The driver of runs, the trace and the command line know this class and no family of samplers.
+
 
 NAMED = "asked for by name"
 """Reason for a sampler that was given by name."""
@@ -30,7 +204,7 @@ class Sampler(Shown, ABC):
 
     name: ClassVar[str]
     target: ClassVar[str]
-    """Density of the draws, one of the words in ``common.targets``."""
+    """Density of the draws, a key of ``TARGETS``."""
     paper: ClassVar[str]
     audited: ClassVar[bool] = False
     """Whether runs can be audited: importance weights from the target to the posterior exist."""
@@ -42,15 +216,11 @@ class Sampler(Shown, ABC):
     """Whether the sampler counts how often a draw from the prior reaches the posterior."""
     samples_scales: ClassVar[bool] = False
     """Whether the sampler draws the effects of factors together with their scale."""
-    least_sign: ClassVar[float | None] = None
-    """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Arrays of ``Setup.arrays`` and their dimensions: the group ``constant_data`` keeps them."""
 
     def _shown(self) -> tuple[str, dict[str, Any]]:
         """Return target, paper and the options that are not the defaults, for a notebook."""
-        from streammc.samplers.common.targets import TARGETS
-
         target = f"{self.target}: {TARGETS[self.target]}"
         return f"Sampler {self.name}", {
             "targets": target,
@@ -63,6 +233,11 @@ class Sampler(Shown, ABC):
     def variance_limit(self) -> float:
         """Mean ``log_lik_variance`` above which a run is refused."""
         return math.inf
+
+    @property
+    def least_sign(self) -> float | None:
+        """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
+        return None
 
     @property
     @abstractmethod

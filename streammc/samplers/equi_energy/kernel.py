@@ -18,33 +18,32 @@ from streammc.likelihood.contiguous_rows import Held, allocate_held, gather
 from streammc.likelihood.target import Base
 from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common import tuning
-from streammc.samplers.common.chain import BATCH_SECONDS, Chain
-from streammc.samplers.common.explorers import allocate_trial
-from streammc.samplers.equi_energy.chain_state import (
+from streammc.samplers.common.chains import BATCH_SECONDS, Chain
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.common.statistics import EQUI_ENERGY_STATISTICS
+from streammc.samplers.equi_energy.facts import jumps_described
+from streammc.samplers.equi_energy.loop import (
     JUMP_ACCEPTANCE,
     JUMPS,
     KINDS,
     STARTED,
     STEP_ACCEPTANCE,
     STEPS,
+    Batch,
     Counts,
     Ensemble,
     Levels,
     Scratch,
+    allocate_rings,
     allocate_states,
+    energy_levels,
+    pack,
+    refresh,
+    run,
+    starts,
+    unpack,
 )
-from streammc.samplers.equi_energy.energies import starts
-from streammc.samplers.equi_energy.jumps import jumps_described
-from streammc.samplers.equi_energy.loop import Batch, run
-from streammc.samplers.equi_energy.moves import refresh
-from streammc.samplers.equi_energy.options import (
-    EQUI_ENERGY_STATISTICS,
-    FULL,
-    LANGEVIN,
-    SUBSET,
-    EquiEnergy,
-)
-from streammc.samplers.equi_energy.rings import allocate_rings, energy_levels, pack, unpack
+from streammc.samplers.equi_energy.options import FULL, LANGEVIN, SUBSET, EquiEnergy
 
 FIRST_STEP: Final = {LANGEVIN: (1.65, 1.0 / 6.0), "random-walk": (2.38, 0.5)}
 """A first step size ``c d^-p`` of level 0."""
@@ -201,7 +200,7 @@ class EquiEnergyKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         arrays = {name: array.copy() for name, array in self._state().items()}
         meta = {
             "iteration": self.iteration,
@@ -229,7 +228,7 @@ class EquiEnergyKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``common.chain``. Where asked, keep every state."""
+        """Run ``n`` iterations; see ``common.chains``. Where asked, keep every state."""
         self._path = []
         begun = self.iteration
         out = super().advance(n, warmup, stop)

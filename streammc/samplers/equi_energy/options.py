@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
-from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
+from streammc.samplers.common.options import (
     COVARIANCES,
     LAPLACE,
     NONE,
+    builder,
     check_number,
     check_subsample,
 )
-from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
-from streammc.samplers.common.targets import APPROXIMATE
+from streammc.samplers.common.sampler import APPROXIMATE, Sampler
+from streammc.samplers.common.statistics import (
+    EQUI_ENERGY_STATISTICS,
+    OF_ESTIMATES,
+    recorded,
+)
 
 if TYPE_CHECKING:
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import Evidence, RunRequest, Setup
 
 SUBSET: Final = "subset"
 FULL: Final = "full"
@@ -36,11 +38,6 @@ NOISE: Final = 4.0
 LANGEVIN: Final = "langevin"
 RANDOM_WALK: Final = "random-walk"
 EXPLORERS: Final = (LANGEVIN, RANDOM_WALK)
-
-EQUI_ENERGY_STATISTICS: Final = (*STATISTICS, "jump_proposed", "jump_accepted", "ring")
-"""Statistics of a draw: also the jumps that level 0 proposed, their acceptance probabilities,
-and the energy ring of its state."""
-JUMP_PROPOSED, JUMP_ACCEPTED, RING = range(len(STATISTICS), len(EQUI_ENERGY_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,9 @@ from streammc.likelihood.density import log_likelihood, pointers
 from streammc.likelihood.target import Base
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Model, Vector
-from streammc.samplers.common.all_rows import announce_rows, ground
-from streammc.samplers.common.explorers import allocate_trial
-from streammc.samplers.common.planning import control_variates
-from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.common.sampler import NAMED
+from streammc.samplers.common.preparation import announce_rows, control_variates, ground
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
 from streammc.samplers.equi_energy.kernel import EquiEnergyProblem
 from streammc.samplers.equi_energy.options import FULL, SUBSET, EquiEnergy
 
@@ -43,7 +41,7 @@ def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:
 def equi_energy(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: EquiEnergy, warmup: int
 ) -> EquiEnergyProblem:
-    """Return the problem of ``mintee``; see ``common.all_rows.ground``.
+    """Return the problem of ``mintee``; see ``common.preparation.ground``.
 
     Raises
     ------

@@ -18,13 +18,18 @@ from streammc.likelihood.whitened import whiten_rows
 from streammc.numerics.row_products import aligned
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
-from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
-from streammc.samplers.common.statistics import STATISTICS
-from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
-from streammc.samplers.hamiltonian.nuts import LONGEST_STEP
-from streammc.samplers.hamiltonian.options import PERTURBED_STATISTICS, SIGNED_STATISTICS
-from streammc.samplers.hamiltonian.subsample import Proposal, allocate_proposal
-from streammc.samplers.hamiltonian.transition import Dynamics, transition
+from streammc.samplers.common.chains import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
+from streammc.samplers.common.statistics import PERTURBED_STATISTICS, SIGNED_STATISTICS, STATISTICS
+from streammc.samplers.hamiltonian.transition import (
+    LONGEST_STEP,
+    Ahead,
+    Buffers,
+    Dynamics,
+    Proposal,
+    allocate_proposal,
+    allocate_tree,
+    transition,
+)
 from streammc.subsampling.units import UnitDesign
 
 
@@ -144,7 +149,7 @@ class HamiltonianKernel(Chain):
         )
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         arrays: dict[str, NDArray[Any]] = {
             f"point_{name}": array.copy() for name, array in self._point._asdict().items()
         }

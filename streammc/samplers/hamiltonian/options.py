@@ -1,37 +1,43 @@
-"""Options of the samplers with Hamiltonian trajectories."""
+"""Options of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``, and facts of their runs.
+
+Nothing here imports numba or SciPy: ``problem`` is imported where a run begins.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
-from streammc.samplers.common.option_checks import (
+from streammc.samplers.common.options import (
     DEFAULT_LENGTH,
+    builder,
     check_probabilities,
     check_subsample,
     is_number,
 )
-from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.common.sampler import EXACT, PERTURBED, SIGNED, Evidence, Sampler, at_most
+from streammc.samplers.common.statistics import (
+    OF_ESTIMATES,
+    PERTURBED_STATISTICS,
+    SIGNED_STATISTICS,
+    STATISTICS,
+    recorded,
+)
 from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
+
 
 T = TypeVar("T")
 
-PERTURBED_STATISTICS: Final = (*STATISTICS, "beyond_edge")
-"""Statistics of ``hmc-ecs``; ``beyond_edge`` is 1 if a trajectory went beyond the edge."""
-SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
-"""Statistics of ``hmc-ecs-signed``; ``sign`` is that of the estimated likelihood."""
-BEYOND_EDGE_COLUMN: Final = PERTURBED_STATISTICS.index("beyond_edge")
-SIGN_COLUMN: Final = SIGNED_STATISTICS.index("sign")
 
 DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""
@@ -125,8 +131,6 @@ class TrajectoryOptions(Sampler):
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of divergences and acceptance; see ``Sampler``."""
-        from streammc.samplers.hamiltonian.facts import trajectory_evidence
-
         return trajectory_evidence(summary["sampling"])
 
 
@@ -186,7 +190,7 @@ class SubsampleOptions(TrajectoryOptions):
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return control variates and the plan of the subsample; see ``Sampler``."""
-        from streammc.samplers.hamiltonian.preparation import prepare_subsampled
+        from streammc.samplers.hamiltonian.problem import prepare_subsampled
 
         return prepare_subsampled(self, request, reason)
 
@@ -199,24 +203,330 @@ class SubsampleOptions(TrajectoryOptions):
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return facts on signs, the edge and a recalibration; see ``Sampler``."""
-        from streammc.samplers.hamiltonian.facts import subsample_facts
-
         return subsample_facts(run, setup)
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
         """Return warnings about noisy estimates, the tails and negative signs; see ``Sampler``."""
-        from streammc.samplers.hamiltonian.facts import subsample_warnings
-
         return subsample_warnings(facts)
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return receipt lines on blocks, estimated variance and mean sign; see ``Sampler``."""
-        from streammc.samplers.hamiltonian.facts import subsample_text
-
         return subsample_text(facts)
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of trajectories, estimated variance, edge and signs; see ``Sampler``."""
-        from streammc.samplers.hamiltonian.facts import subsample_evidence
-
         return [*subsample_evidence(summary["sampling"]), *super().evidence(summary)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hmc(TrajectoryOptions):
+    """Sampler ``hmc``: Hamiltonian Monte Carlo on every row, the reference for all samplers.
+
+    It leaves the posterior invariant (Duane et al. 1987) and evaluates every row at every gradient.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc
+    >>> hmc().target
+    'exact'
+    """
+
+    name = "hmc"
+    target = EXACT
+    samples_scales = True
+    statistics = recorded(STATISTICS, *OF_ESTIMATES)
+    paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return the setup: control variates for start and metric, no plan; see ``Sampler``."""
+        from streammc.samplers.hamiltonian.problem import prepare_full_data
+
+        return prepare_full_data(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return the problem that all chains share; see ``Sampler``."""
+        from streammc.samplers.hamiltonian.problem import full_data
+
+        return full_data(request.dataset, request.model, setup.cv, self)
+
+
+hmc = builder(Hmc)
+
+
+FEWEST_UNITS: Final = 2
+"""Smallest number of units of a subsample: from one unit no variance can be estimated."""
+VARIANCE_LIMIT: Final = 3.0
+"""Largest mean ``log_lik_variance``: above it a large perturbation may go unnoticed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HmcEcs(SubsampleOptions):
+    """Sampler ``hmc-ecs``: Hamiltonian Monte Carlo with energy conserving subsampling.
+
+    It leaves ``exp(l^ - s^2 / 2) p(theta) p(u)`` invariant (Dang et al. 2019, eq. 12), where ``l^``
+    estimates the log-likelihood from the subsample ``u`` and ``s^2`` its variance: a perturbed
+    posterior. The audit measures its distance from the posterior.
+
+    Parameters
+    ----------
+    variance
+        Divisor of ``s^2`` from k units: ``unbiased``, k (k - 1); ``paper``, k^2, as eq. (10) is
+        printed.
+    allow_high_variance
+        Whether to run even if the plan refuses it, or if the mean of ``log_lik_variance``
+        exceeds 3: the perturbation may then be large.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc_ecs
+    >>> hmc_ecs(step_size=0.2, trajectory_length=1.2).step_size
+    0.2
+    """
+
+    variance: Literal["unbiased", "paper"] = "unbiased"
+    allow_high_variance: bool = False
+
+    name = "hmc-ecs"
+    target = PERTURBED
+    statistics = PERTURBED_STATISTICS
+    audited = True
+    samples_scales = True
+    paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
+
+    def __post_init__(self) -> None:
+        """Check the options that do not depend on the data."""
+        super().__post_init__()
+        if self.variance not in ("unbiased", "paper"):
+            raise ConfigError(
+                f"variance must be 'unbiased' or 'paper', found {self.variance!r}"
+                ": choose one of them"
+            )
+        b = self.unit_rows or 1
+        if self.subsample_size is not None and self.subsample_size <= b:
+            raise ConfigError(
+                f"subsample_size must be more than one unit of {b} row{'s' * (b > 1)}, or no "
+                f"variance can be estimated, found {self.subsample_size}: use {FEWEST_UNITS * b} "
+                "rows or more, or shorter units"
+            )
+
+    @property
+    def factor_units(self) -> int:
+        """Units of a factor: 0, since the estimate is not a block-Poisson product."""
+        return 0
+
+    @property
+    def paper_variance(self) -> bool:
+        """Whether the divisor is that of eq. (10) as printed."""
+        return self.variance == "paper"
+
+    @property
+    def forced(self) -> bool:
+        """Whether the sampler runs even if the plan refuses it."""
+        return self.allow_high_variance
+
+    @property
+    def variance_limit(self) -> float:
+        """Mean ``log_lik_variance`` above which a run is refused."""
+        return math.inf if self.allow_high_variance else VARIANCE_LIMIT
+
+
+hmc_ecs = builder(HmcEcs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HmcEcsSigned(SubsampleOptions):
+    """Sampler ``hmc-ecs-signed``: Hamiltonian Monte Carlo with the block-Poisson estimator.
+
+    It leaves ``|L^(theta, u)| p(theta) p(u)`` invariant, with an unbiased estimate ``L^`` of the
+    likelihood (Dang et al. 2019, eqs. 15 and 16). Means weighted by the recorded sign are posterior
+    means for any variance of the estimate (eq. 17).
+
+    Parameters
+    ----------
+    minibatch
+        Units in the mini-batch of one factor of ``L^``; with more, more estimates are negative.
+    soft_bound
+        Bound ``a`` on the sampled remainder, in units of the log-likelihood, constant in theta.
+        ``None``: the typical remainder minus the expected number of factors, and lower far from
+        theta_star.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc_ecs_signed
+    >>> hmc_ecs_signed(subsample_size=3000, minibatch=30).target
+    'signed'
+    """
+
+    minibatch: int = 1
+    soft_bound: float | None = None
+
+    name = "hmc-ecs-signed"
+    target = SIGNED
+    statistics = SIGNED_STATISTICS
+    paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
+
+    def __post_init__(self) -> None:
+        """Check the options that do not depend on the data."""
+        super().__post_init__()
+        check_subsample(self, "minibatch")
+        if self.soft_bound is not None and not is_number(self.soft_bound):
+            raise ConfigError(
+                f"soft_bound must be a finite number, found {self.soft_bound!r}"
+                ": give one, or leave it out"
+            )
+
+    @property
+    def factor_units(self) -> int:
+        """Units of a factor of the block-Poisson product."""
+        return self.minibatch
+
+    @property
+    def least_sign(self) -> float:
+        """Smallest mean sign of a run that is not refused."""
+        from streammc.control_variates.plan.signs import LEAST_SIGN
+
+        return LEAST_SIGN
+
+
+hmc_ecs_signed = builder(HmcEcsSigned)
+
+
+VARIANCE_WARNING: Final = 1.0
+EDGE_WARNING: Final = 0.001
+
+
+def subsample_facts(run: RunDirectory, setup: Setup) -> dict[str, Any]:
+    """Return the facts in the summary of samplers with a subsample.
+
+    Returns
+    -------
+    dict
+        ``recalibration``: its two stages; ``beyond_edge``: share of the draws whose trajectory
+        left the region; ``mean_sign`` and ``negative_signs`` (a share) of signed runs.
+    """
+    from streammc.samplers.hamiltonian.problem import described
+
+    stats = run.read_group("sample_stats")
+    facts: dict[str, Any] = {"recalibration": described(setup.cv, setup.plan)}
+    if "sign" in stats:
+        facts["mean_sign"] = float(stats["sign"].mean())
+        facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
+    if "beyond_edge" in stats:
+        facts["beyond_edge"] = float(stats["beyond_edge"].mean())
+    return facts
+
+
+def subsample_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return warnings about a short warm-up, noisy estimates, the tails and negative signs."""
+    lines = []
+    blocks = facts["n_blocks"] or 0
+    if facts["warmup"] < 5 * blocks:
+        lines.append(
+            f"warmup of {facts['warmup']} is shorter than 5 x {blocks} blocks: the first "
+            "subsample may still be felt"
+        )
+    if facts["log_lik_variance_mean"] > VARIANCE_WARNING:
+        lines.append(
+            f"mean log_lik_variance is {facts['log_lik_variance_mean']:.2f}, above "
+            f"{VARIANCE_WARNING}: use a larger --subsample-size"
+        )
+    lines += edge_warnings(facts)
+    if facts.get("negative_signs"):
+        lines.append(
+            f"{percent(facts['negative_signs'])} of the draws have a negative sign: weight "
+            "them by it, as this summary does and ArviZ does not"
+        )
+    return lines
+
+
+def edge_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return warnings about a perturbed target that differs from the posterior in its tails."""
+    from streammc.control_variates.plan.tails import LARGEST_PERTURBATION
+
+    lines = []
+    perturbation = facts.get("predicted_perturbation")
+    if perturbation is not None and perturbation > LARGEST_PERTURBATION:
+        size = f"{perturbation:.2g}" if perturbation < 1e3 else "more than 1,000"
+        lines.append(
+            f"the sampled density is predicted to be off by {size} in the tails, above "
+            f"{LARGEST_PERTURBATION}: use a larger --subsample-size, or hmc"
+        )
+    if facts.get("beyond_edge", 0.0) > EDGE_WARNING:
+        lines.append(
+            f"{percent(facts['beyond_edge'])} of the iterations came beyond the edge of "
+            "the region on which hmc-ecs samples: the posterior may be wider than it; use hmc"
+        )
+    return lines
+
+
+def subsample_text(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return lines for the receipt of a run, as label -> value."""
+    variance = facts["log_lik_variance_mean"]
+    return {
+        "blocks": facts.get("n_blocks"),
+        "log_lik_variance": f"{variance:.4g}: variance of the log-likelihood estimated from the "
+        "subsample",
+        "mean sign": facts.get("mean_sign"),
+    }
+
+
+def trajectory_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of trajectories: divergences and acceptance."""
+    return [
+        at_most(
+            "divergent transitions",
+            facts.get("divergences"),
+            0,
+            "A trajectory that leaves its energy level marks a place that the steps are too "
+            "long for, where the posterior is not explored.",
+        ),
+        Evidence(
+            check="acceptance rate",
+            found=number(facts.get("acceptance_rate"), 3),
+            meaning="The share of proposals that is taken; warm-up tunes the step size to it.",
+        ),
+    ]
+
+
+def subsample_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of estimates from a subsample: their variance, the edge, the signs."""
+    found = [
+        at_most(
+            "variance of the log-likelihood estimate",
+            facts.get("log_lik_variance_mean"),
+            VARIANCE_WARNING,
+            "An iteration estimates the log-likelihood of all rows from a few; the sampled "
+            "density is close to the posterior where the variance of that estimate is small.",
+            figure="log_lik_variance",
+            line=VARIANCE_WARNING,
+        )
+    ]
+    if facts.get("subsample_acceptance_rate") is not None:
+        found.append(
+            Evidence(
+                check="acceptance rate of new subsamples",
+                found=number(facts["subsample_acceptance_rate"], 3),
+                meaning="How often a block of the subsample is exchanged for a new one.",
+            )
+        )
+    if facts.get("beyond_edge") is not None:
+        found.append(
+            at_most(
+                "iterations beyond the edge, share",
+                facts["beyond_edge"],
+                EDGE_WARNING,
+                "Subsampling is cut where its error would be large, at a millionth of the "
+                "posterior's mass; a chain that often comes there is in a wider posterior.",
+            )
+        )
+    if facts.get("mean_sign") is not None:
+        found.append(
+            Evidence(
+                check="mean sign",
+                found=number(facts["mean_sign"], 4),
+                meaning="Draws are weighted by the sign of an unbiased estimate of the "
+                "likelihood; the closer the mean sign is to 1, the more each draw is worth.",
+                figure="sign",
+            )
+        )
+    return found

@@ -1,29 +1,138 @@
-"""Problems of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: Taylor sums, rows and design."""
+"""Problems of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: plan, Taylor sums, rows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streammc import rng as streams
+from streammc.control_variates.certify import compute, require_rows
 from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.group_coordinates import group_coordinates
 from streammc.control_variates.level_coordinates import level_coordinates
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.signs import GROWTH
-from streammc.control_variates.plan.subsample_plan import Plan
-from streammc.likelihood.expanded_rows import load_block
+from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan
+from streammc.control_variates.plan.units import plan_units
+from streammc.errors import RefusedError
+from streammc.likelihood.blocks import Block, allocate_rows
+from streammc.likelihood.expanded_rows import load_block, memory_limit, require_memory
 from streammc.likelihood.target import Base
+from streammc.likelihood.whitened import whiten_rows
+from streammc.numerics.prior import (
+    COLUMNS,
+    FLAT,
+    JOINT_NORMAL,
+    KIND,
+    NORMAL,
+    log_prior,
+    prior_precision,
+)
+from streammc.numerics.row_products import aligned
 from streammc.numerics.sums import taylor
-from streammc.protocols import Dataset, Model
-from streammc.samplers.common.chain import DISPERSED
-from streammc.samplers.hamiltonian.full_data import Hmc
+from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.samplers.common.chains import DISPERSED, Chains
+from streammc.samplers.common.preparation import control_variates, planned
+from streammc.samplers.common.sampler import NAMED, PERTURBED, RunRequest, Sampler, Setup
 from streammc.samplers.hamiltonian.kernel import Problem
-from streammc.samplers.hamiltonian.options import LEAPFROG, NUTS, SubsampleOptions, trajectory
-from streammc.samplers.hamiltonian.signed import HmcEcsSigned
-from streammc.samplers.hamiltonian.whitening import whiten_block, whitened_base, whitening_pays
+from streammc.samplers.hamiltonian.options import (
+    FEWEST_UNITS,
+    LEAPFROG,
+    NUTS,
+    Hmc,
+    HmcEcs,
+    HmcEcsSigned,
+    SubsampleOptions,
+    trajectory,
+)
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
+
+# Change of a problem to whitened coordinates, where it makes an iteration cheaper.
+#
+# The coordinates are those of :mod:`streammc.likelihood.whitened`. The density of a position stays
+# the same; only roundings differ.
+
+
+_SLICE: Final = 8192
+_ROUNDING: Final = 1e-10
+"""Largest entry off the diagonal of a whitened Hessian that is rounding, relative to the others."""
+_PRODUCTS: Final = 5
+"""Products of S with a vector, or of vectors with the Hessian, that an iteration of one step saves;
+a proposed row costs one."""
+
+
+def whitening_pays(base: Base, q: int, rows: int, proposed: int) -> bool:
+    """Return whether whitened rows are possible, and cheaper than products with S.
+
+    They are possible for one linear predictor of ``q`` features where theta is linear in z.
+    ``rows`` is the size of the subsample, ``proposed`` how many are proposed an iteration. Where
+    these are many, whitening them must be small beside the rows of one evaluation.
+    """
+    linear = not len(base.levels) and not len(base.centre) and not len(base.mode)
+    if base.n_linear != 1 or not linear or not len(base.factor):
+        return False
+    return proposed <= _PRODUCTS or proposed * q <= rows // 2
+
+
+def whitened_base(base: Base, q: int) -> Base:
+    """Return ``base`` with Taylor sums and Normal priors as one quadratic in whitened coordinates.
+
+    Other priors stay in ``prior``, in theta.
+    """
+    d = len(base.theta_star)
+    to_theta = np.eye(d)
+    to_theta[:q, :q] = base.factor[:q, :q]
+    value, slope, precision, prior = _normal_priors(base)
+    hessian = base.hessian if len(base.hessian) else np.zeros((d, d))
+    hessian = to_theta.T @ (hessian - precision) @ to_theta
+    whitening = aligned(q, q)
+    whitening[:, :q] = base.factor[:q, :q]
+    return base._replace(
+        log_lik=base.log_lik + value,
+        gradient=to_theta.T @ (base.gradient + slope),
+        hessian=np.ascontiguousarray(0.5 * (hessian + hessian.T)),
+        prior=prior,
+        whitening=whitening,
+        diagonal=_diagonal(hessian),
+    )
+
+
+def _normal_priors(base: Base) -> tuple[float, Vector, Matrix, Matrix]:
+    """Return value, gradient and precision of the Normal priors at theta_star, and the others."""
+    table = base.prior
+    normal, flat = np.isin(table[:, KIND], (NORMAL, JOINT_NORMAL)), table[:, KIND] == FLAT
+    own, others = table.copy(), table[:, :COLUMNS].copy()
+    own[~normal] = others[normal] = 0.0  # FLAT
+    slope = np.zeros_like(base.theta_star)
+    value = log_prior(base.theta_star, own, slope)
+    precision = prior_precision(base.theta_star, own)
+    return value, slope, precision, others[:0] if np.all(normal | flat) else others
+
+
+def _diagonal(hessian: Matrix) -> Vector:
+    """Return the diagonal of a Hessian whose other entries are rounding; else nothing."""
+    diagonal = np.diag(hessian).copy()
+    rest = np.abs(hessian - np.diag(diagonal)).max(initial=0.0)
+    small = rest <= _ROUNDING * np.abs(diagonal).max(initial=0.0)
+    return diagonal if small else np.zeros(0)
+
+
+def whiten_block(whitening: Matrix, block: Block) -> None:
+    """Write the rows of a block in whitened coordinates into its design."""
+    q, n = block.design.shape[0], len(block.y)
+    rows, buffer = allocate_rows(min(n, _SLICE), q), np.zeros(q)
+    for start in range(0, n, _SLICE):
+        stop = min(start + _SLICE, n)
+        rows.X[: stop - start] = block.design[:, start:stop].T
+        whiten_rows(whitening, rows, 0, stop - start, block, start, buffer)
+
 
 _NOT_EXPANDED = -1
 
@@ -173,3 +282,175 @@ def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: 
         return base
     centre = where.centre if len(noise) else cv.theta_star
     return base._replace(centre=centre, noise=noise)
+
+
+# Recalibration: a better theta_star from a short run (Dang et al. 2019, section 6.6).
+#
+# Control variates around the mode of a subset cost one pass, but are poor if the subset is
+# small relative to the table: they need a large subsample. A short run of all chains with these
+# control variates, whose draws are not kept, locates the posterior. The mean of the draws is the
+# theta_star of a second pass, and the subsample is planned again.
+
+
+MOST_ROWS: Final = 2**16
+"""Largest first subsample: a high variance harms the draws, but hardly their mean."""
+_STRETCH: Final = 20
+
+
+class _Kept:
+    """Trace of the short run, kept in memory."""
+
+    def __init__(self) -> None:
+        self.theta: list[NDArray[np.float64]] = []
+        self.evaluations = 0
+        self.variance: list[float] = []
+
+    def append(
+        self,
+        phase: str,
+        theta: NDArray[np.float64],
+        stats: Mapping[str, NDArray[Any]],
+        checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]],
+    ) -> None:
+        """Store an interval; see ``protocols.Trace``."""
+        self.theta.append(theta)
+        self.evaluations += int(stats["n_rows"].sum())
+        self.variance += [float(v) for v in stats["log_lik_variance"].mean(axis=0)]
+
+
+def recalibrate(
+    request: RunRequest, sampler: SubsampleOptions, first: ControlVariates | None
+) -> ControlVariates:
+    """Return control variates around the mean of a short run.
+
+    The first half of the ``sampler.recalibrate`` iterations is left out of the mean.
+    The certificate counts both passes, and describes the first stage and its work under
+    ``recalibration``.
+
+    Parameters
+    ----------
+    first
+        Control variates of the first stage; ``None``: computed in one pass around the mode of
+        a subset.
+
+    Raises
+    ------
+    StoppedError
+        If ``request.stop()`` became true.
+    """
+    iterations = sampler.recalibrate
+    assert iterations is not None
+    dataset, model = request.dataset, request.model
+    options: dict[str, Any] = {
+        "order": sampler.order,
+        "passes": 1,
+        "scheduler": request.scheduler,
+        "progress": request.blocks_of("pass"),
+        "phases": request.progress,
+    }
+    if first is None:
+        first = compute(dataset, model, **options)
+    settings = PlanRequest(unit_rows=sampler.unit_rows, certainty=sampler.certainty)
+    first_plan = plan_units(first, dataset, model, settings, memory=2 * memory_limit())
+    plan = _affordable(first_plan)
+    perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=sampler.order)
+    own_seed = int(streams.stream(request.stream_seed, 0, streams.Role.RECALIBRATE).integers(2**63))
+    team = Chains(
+        subsampled(dataset, model, first, plan, perturbed),
+        seed=own_seed,
+        chains=request.chains,
+        threads=request.threads,
+    )
+    kept = _Kept()
+    try:
+        team.initialise()
+        for done in range(0, iterations, _STRETCH):
+            count = min(_STRETCH, iterations - done)
+            team.advance(kept, "warmup", count, request.stop)
+            request.notify("recalibration", done + count, iterations, {})
+    finally:
+        team.close()
+    theta = model.unconstrain(np.concatenate(kept.theta, axis=1)[:, iterations // 2 :])
+    centre = theta.reshape(-1, first.dim).mean(axis=0)
+    second = compute(dataset, model, theta_star=centre, near=True, **options)
+    gathered = sum(kernel.rows_gathered for kernel in team.kernels) + len(plan.certainty_rows)
+    recalibration = {
+        "iterations": iterations,
+        "chains": request.chains,
+        "evaluations": kept.evaluations,
+        "rows_gathered": gathered,
+        "log_lik_variance_mean": float(np.mean(kept.variance)),
+        "subsample_used": plan.subsample_size,
+        "first": _stage(first, first_plan),
+    }
+    certificate = second.certificate.plus(**first.certificate.work())
+    certificate = certificate.plus(seconds=team.clock["warmup"])
+    return replace(second, certificate=replace(certificate, recalibration=recalibration))
+
+
+def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
+    """Return both stages of a recalibration as JSON for the summary, or None."""
+    record = cv.certificate.recalibration
+    if record is None or plan is None:
+        return None
+    return {**record, "second": _stage(cv, plan)}
+
+
+def _stage(cv: ControlVariates, plan: Plan) -> dict[str, Any]:
+    return {
+        "decrement": cv.certificate.decrement,
+        "subsample_size": plan.subsample_size,
+        "certainty_rows": len(plan.certainty_rows),
+        "predicted_variance": plan.describe()["predicted"]["variance"],
+    }
+
+
+def _affordable(plan: Plan) -> Plan:
+    """Return the plan with at most ``MOST_ROWS`` rows sampled."""
+    k = min(plan.k, max(MOST_ROWS // plan.unit_rows, 2))
+    return replace(plan, k=k, n_blocks=min(MOST_BLOCKS, k)) if k < plan.k else plan
+
+
+def prepare_full_data(sampler: Sampler, request: RunRequest, reason: str) -> Setup:
+    """Return the setup of ``hmc``; all rows must fit in memory unless sums are sufficient."""
+    dataset, model = request.dataset, request.model
+    require_rows(model)
+    if model.exact_sums is None:
+        require_memory(dataset, model, dataset.n_rows, -1)  # before the pass
+    return Setup(sampler, control_variates(request), None, reason or NAMED)
+
+
+def prepare_subsampled(sampler: SubsampleOptions, request: RunRequest, reason: str) -> Setup:
+    """Return the setup of ``hmc-ecs`` or ``hmc-ecs-signed``: control variates and plan.
+
+    Raises
+    ------
+    RefusedError
+        If the plan refuses the subsample, or it has too few units for a variance.
+    """
+    require_rows(request.model)
+    if sampler.recalibrate is None:
+        cv = control_variates(request, sampler.order)
+    else:
+        first = None
+        if request.control_variates is not None:
+            first = control_variates(request, sampler.order)
+        cv = recalibrate(request, sampler, first)
+    perturbed = sampler.target == PERTURBED
+    plan = planned(
+        request,
+        cv,
+        sampler,
+        subsample_size=sampler.subsample_size,
+        certainty=sampler.certainty,
+        perturbed=perturbed,
+    )
+    if plan.refused is not None and not sampler.forced:
+        raise RefusedError(plan.refused)
+    if perturbed and plan.k < FEWEST_UNITS:
+        raise RefusedError(
+            f"expected a subsample of at least {FEWEST_UNITS} units, found {plan.k} of "
+            f"{plan.unit_rows} rows in a table of {request.dataset.n_rows}: no variance can be "
+            "estimated from one; use a smaller --unit-rows, a larger --subsample-size, or hmc"
+        )
+    return Setup(sampler, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streammc.diagnostics.summary import least_ess
+from streammc.diagnostics.text import number
+from streammc.diagnostics.weights import PARETO_K, heavy_tailed
 from streammc.errors import ConfigError
 from streammc.numerics.threads import available_threads
-from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import check_subsample
-from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.targets import WEIGHTED
+from streammc.samplers.common.options import builder, check_subsample
+from streammc.samplers.common.sampler import WEIGHTED, Evidence, Sampler
 
 if TYPE_CHECKING:
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
+
 
 FEWEST_PROPOSALS: Final = 100
 """Fewer show no tail of the weights."""
@@ -132,9 +132,35 @@ class Laplace(Sampler):
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of the weights; see ``Sampler``."""
-        from streammc.samplers.importance.facts import weight_evidence
-
         return weight_evidence(summary["sampling"])
 
 
 laplace = builder(Laplace)
+
+
+def weight_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of the weights: their tail, and how many draws they are worth."""
+    if "weights_ess" not in facts:  # an unfinished run
+        return []
+    k, least = facts["pareto_k"], least_ess(facts["chains"])
+    return [
+        Evidence(
+            check="Pareto k of the weights",
+            found=number(k, 2),
+            limit=f"at most {PARETO_K:g}",
+            passed=None
+            if k is None
+            else not heavy_tailed(
+                k, facts["weights_ess"], facts["proposals"], facts["largest_weight"]
+            ),
+            meaning="Draws of a Gaussian approximation are weighed by the exact density; with a "
+            "heavy tail a few of them decide everything.",
+        ),
+        Evidence(
+            check="effective draws by the weights",
+            found=f"{number(facts['weights_ess'])} of {facts['proposals']:,}",
+            limit=f"at least {least}",
+            passed=facts["weights_ess"] >= least,
+            meaning="How many independent draws of the posterior the weighted ones are worth.",
+        ),
+    ]

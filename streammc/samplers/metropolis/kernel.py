@@ -17,7 +17,7 @@ from streammc.likelihood.target import REST, Base, allocate_point, allocate_work
 from streammc.likelihood.temperature import Schedule
 from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
 from streammc.samplers.common import tuning
-from streammc.samplers.common.chain import (
+from streammc.samplers.common.chains import (
     BATCH_ROWS,
     BATCH_SECONDS,
     Chain,
@@ -25,14 +25,14 @@ from streammc.samplers.common.chain import (
     first_position,
 )
 from streammc.samplers.common.proposals import LANGEVIN, SGHMC
-from streammc.samplers.common.step_shape import StepShape
-from streammc.samplers.metropolis.acceptance.interface import Prepared
-from streammc.samplers.metropolis.loop import DONE, NEED_SWEEP, run
-from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
-from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.workspace import (
+from streammc.samplers.common.statistics import METROPOLIS_STATISTICS
+from streammc.samplers.common.tuning import StepShape
+from streammc.samplers.metropolis.acceptance import Prepared
+from streammc.samplers.metropolis.loop import (
+    DONE,
     ITERATION,
     LEFT,
+    NEED_SWEEP,
     PRIOR,
     STEP,
     SWEPT_UNITS,
@@ -43,6 +43,8 @@ from streammc.samplers.metropolis.workspace import (
     Shared,
     Workspace,
     allocate_decision,
+    look_at_start,
+    run,
 )
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.keyed import KeyedUnits
@@ -88,7 +90,7 @@ class MetropolisProblem:
     implied: float = 1.0
     """Temperature of the sampler itself, by which those of ``schedule`` are multiplied."""
     design: None = None
-    """None of ``common.chain.SharedProblem``: each decision draws units by a key."""
+    """None of ``common.chains.SharedProblem``: each decision draws units by a key."""
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> MetropolisKernel:
         """Return the kernel of chain ``chain`` of the run with this seed."""
@@ -173,7 +175,7 @@ class MetropolisKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         meta = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
@@ -194,7 +196,7 @@ class MetropolisKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``common.chain``. ``stop`` may also end a long decision."""
+        """Run ``n`` iterations; see ``common.chains``. ``stop`` may also end a long decision."""
         self._stop = stop
         return super().advance(n, warmup, stop)
 

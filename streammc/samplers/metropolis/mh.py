@@ -9,9 +9,9 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.numerics.jit import jit
-from streammc.samplers.common.builders import builder
-from streammc.samplers.common.statistics import OF_ESTIMATES, recorded
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.common.options import builder
+from streammc.samplers.common.statistics import METROPOLIS_STATISTICS, OF_ESTIMATES, recorded
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     ERROR,
     FORCED,
@@ -28,12 +28,12 @@ from streammc.samplers.metropolis.acceptance.interface import (
     Prepared,
     accepts,
 )
-from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS, MetropolisOptions
+from streammc.samplers.metropolis.options import MetropolisOptions
 
 METROPOLIS: Final = "metropolis"
 BARKER: Final = "barker"
 FUNCTIONS: Final = (METROPOLIS, BARKER)
-"""In the order of ``interface.METROPOLIS`` and ``interface.BARKER``."""
+"""In the order of ``acceptance.METROPOLIS`` and ``acceptance.BARKER``."""
 
 
 @jit(TEST_SIGNATURE, borrow=True)

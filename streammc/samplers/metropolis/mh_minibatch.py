@@ -19,26 +19,8 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.numerics.jit import jit
-from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import check_number
-from streammc.samplers.metropolis.acceptance.clt import (
-    SMALLEST,
-    corollary_1,
-    edgeworth,
-    moved_by_stopping,
-    second_order,
-    stopping,
-    unless_dominated,
-    unless_others_were,
-    variance_of_mean,
-)
-from streammc.samplers.metropolis.acceptance.correction import (
-    OPTIMAL,
-    PAPER,
-    correction,
-    draw_correction,
-)
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.common.options import builder, check_number
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     COUNT,
     ERROR,
@@ -62,6 +44,18 @@ from streammc.samplers.metropolis.acceptance.interface import (
     Prepared,
     accepts,
 )
+from streammc.samplers.metropolis.clt import (
+    SMALLEST,
+    corollary_1,
+    edgeworth,
+    moved_by_stopping,
+    second_order,
+    stopping,
+    unless_dominated,
+    unless_others_were,
+    variance_of_mean,
+)
+from streammc.samplers.metropolis.correction import OPTIMAL, PAPER, correction, draw_correction
 from streammc.samplers.metropolis.options import MetropolisOptions
 
 CLT: Final = "clt"

@@ -29,9 +29,8 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.numerics.jit import inline, jit
-from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import check_number
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.common.options import builder, check_number
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     BOUND,
     COUNT,
@@ -82,7 +81,7 @@ def half_width(n, size, variance, largest, delta, inequality):  # type: ignore[n
 
 @jit(TEST_SIGNATURE, borrow=True)
 def decide(settings, facts, terms, draws, memory, carried, reply, table):  # type: ignore[no-untyped-def]
-    """Draw until the interval excludes the threshold; see ``acceptance.interface``."""
+    """Draw until the interval excludes the threshold; see ``metropolis.acceptance``."""
     size = facts[POPULATION]
     largest = facts[BOUND]
     if facts[SWEPT] != 0.0:

@@ -1,15 +1,34 @@
-"""Options that all samplers with an acceptance test share."""
+"""Options of all samplers with an acceptance test, their problem, and facts of their runs."""
 
 from __future__ import annotations
 
 import math
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri
+
+from streammc.control_variates.certify import require_rows
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.full_pass.row_norms import term_bound
+from streammc.control_variates.plan.subsample_plan import Plan
+from streammc.control_variates.unexpanded import without_pass
+from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
-from streammc.samplers.common.option_checks import (
+from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.expanded_rows import block_bytes, load_block
+from streammc.likelihood.invalid_responses import response_check
+from streammc.likelihood.target import Base
+from streammc.likelihood.temperature import IMPLIED, Schedule, schedule_of
+from streammc.numerics.sums import taylor
+from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.samplers.common.chains import DISPERSED
+from streammc.samplers.common.options import (
     IDENTITY,
     LAPLACE,
     NONE,
@@ -17,18 +36,28 @@ from streammc.samplers.common.option_checks import (
     check_number,
     check_subsample,
 )
-from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import STATISTICS, recorded
-from streammc.samplers.common.targets import APPROXIMATE
+from streammc.samplers.common.preparation import control_variates, planned_or_few
+from streammc.samplers.common.sampler import (
+    APPROXIMATE,
+    NAMED,
+    Evidence,
+    RunRequest,
+    Sampler,
+    Setup,
+    at_most,
+)
+from streammc.samplers.common.statistics import METROPOLIS_STATISTICS, recorded
+from streammc.samplers.metropolis.acceptance import Prepared
+from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
+from streammc.samplers.metropolis.loop import Moves
+from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.probabilities import UNIFORM
+from streammc.trace.finite import finite_or_none
+from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from streammc.protocols import Model
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
-    from streammc.samplers.metropolis.acceptance.interface import Prepared
-    from streammc.trace.run_directory import RunDirectory
+    from streammc.samplers.common.chains import SharedProblem
+
 
 LANGEVIN: Final = "langevin"
 SGHMC: Final = "sghmc"
@@ -37,19 +66,6 @@ DIAGONAL: Final = "diagonal"
 FULL: Final = "full"
 COVARIANCES: Final = (LAPLACE, IDENTITY, DIAGONAL, FULL)
 """Shape of the steps: of the Laplace approximation, none, or learnt in warm-up."""
-
-METROPOLIS_STATISTICS: Final = (
-    *STATISTICS,
-    "test_rows",
-    "decision_error",
-    "forced",
-    "temperature",
-)
-"""Statistics of a draw: also the rows that the decision rests on, the error that the test
-estimates of it, whether it was forced, and the temperature."""
-TEST_ROWS, DECISION_ERROR, WAS_FORCED, TEMPERATURE = range(
-    len(STATISTICS), len(METROPOLIS_STATISTICS)
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +118,7 @@ class MetropolisOptions(Sampler):
 
     target: ClassVar[str] = APPROXIMATE
     decide: ClassVar[Any]
-    """The compiled acceptance test: see ``acceptance.interface``."""
+    """The compiled acceptance test: see ``metropolis.acceptance``."""
     chooses_size: ClassVar[bool] = False
     """Whether :meth:`acceptance_test` chooses ``subsample_size`` where it is not given."""
     subsampled: ClassVar[bool] = True
@@ -181,28 +197,20 @@ class MetropolisOptions(Sampler):
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return control variates and the plan of the first rows, where they are asked for."""
-        from streammc.samplers.metropolis.preparation import prepare
-
         return prepare(self, request, reason)
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
         """Return what all chains share; see ``Sampler``."""
-        from streammc.samplers.metropolis.problem import metropolis
-
         return metropolis(
             request.dataset, request.model, setup.cv, setup.plan, self, request.schedule
         )
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return rows, errors and temperatures of the decisions."""
-        from streammc.samplers.metropolis.facts import decision_facts
-
         return decision_facts(run)
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
         """Return warnings of temperatures that end late, and of the decisions."""
-        from streammc.samplers.metropolis.facts import decision_warnings
-
         return decision_warnings(facts)
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +223,339 @@ class MetropolisOptions(Sampler):
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of the decisions; see ``Sampler``."""
-        from streammc.samplers.metropolis.facts import decision_evidence
-
         return decision_evidence(summary["sampling"])
+
+
+HELD_BYTES: Final = 2**30
+"""Rows that every decision looks at are held in memory up to this size."""
+DEFAULT_ROWS: Final = 100
+ACCEPTANCE: Final = {RANDOM_WALK: (0.234, 0.158), LANGEVIN: (0.574, 0.347)}
+"""The best acceptance rates of Metropolis (Roberts and Rosenthal 2001) and of Barker
+(Agrawal, Vats, Latuszynski and Roberts 2023) in many dimensions."""
+_TRAJECTORY: Final = (0.7, 0.43)
+
+
+def metropolis(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    plan: Plan | None,
+    sampler: MetropolisOptions,
+    schedule: Schedule,
+) -> MetropolisProblem:
+    """Return the problem of a sampler with an acceptance test.
+
+    Temperatures of ``schedule`` are relative to its last one, which ``dataset`` already has.
+    """
+    order = -1 if sampler.control_variate == NONE else int(sampler.control_variate or 0)
+    b = plan.unit_rows if plan is not None else sampler.unit_rows or 1
+    certain = plan.certainty_rows if plan is not None and order >= 0 else np.zeros(0, np.int64)
+    population = -(-dataset.n_rows // b)
+    rows = sampler.rows_of(dataset.n_rows)
+    m = rows and max(rows // b, 1)
+    if m is None and plan is not None and not sampler.chooses_size:
+        m = plan.k
+    prepared = sampler.acceptance_test(population, m)
+    bound = finite_or_none(cv.certificate.term_bound)
+    if sampler.takes_bound and bound is None:
+        prepared = prepared._replace(sweeps=True)
+    gradient = sampler.gradient_size
+    if gradient is None and order < 1:
+        gradient = (m or DEFAULT_ROWS) * b
+    k = 0 if sampler.proposal == RANDOM_WALK or not gradient else max(gradient // b, 1)
+    base = _base(model, cv, sampler, order, b, population / k if k else 0.0)
+    target = sampler.target_acceptance
+    if target is None:
+        target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(prepared.barker)]
+    first, spread, modes = _starts(sampler, cv, base)
+    check = None if cv.certificate.passes else response_check(dataset, model)
+    held = _held(dataset, model, cv, prepared, certain, b, order)
+    if check is not None:
+        used = held.weight > 0.0
+        check(held.design[:, : len(used)].T[used], held.y[used], held.weight[used])
+    return MetropolisProblem(
+        link=model.link,
+        sums=taylor,
+        decide=sampler.decide,
+        prepared=prepared,
+        base=base,
+        certain=load_block(dataset, model, certain, cv.theta_star, order),
+        certainty_rows=certain,
+        held=held,
+        source=dataset.rows(),
+        constrain=model.constrain,
+        moves=Moves(
+            PROPOSALS.index(sampler.proposal),
+            sampler.n_steps,
+            float(sampler.friction),
+            k,
+            min(prepared.first, population) if not prepared.replace else prepared.first,
+            population,
+            np.inf if bound is None else float(bound),
+            int(sampler.covariance in (DIAGONAL, FULL)),
+            int(not prepared.replace),
+            int(prepared.carries),
+            float(4.0 * ndtri(target / 2.0) ** 2),
+        ),
+        step_size=sampler.step_size,
+        target_acceptance=float(target),
+        schedule=schedule,
+        implied=sampler.implied_temperature(dataset.n_rows),
+        shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
+        first=first,
+        spread=spread,
+        modes=modes,
+        check=check,
+    )
+
+
+def _base(
+    model: Model,
+    cv: ControlVariates,
+    sampler: MetropolisOptions,
+    order: int,
+    b: int,
+    estimate_factor: float,
+) -> Base:
+    """Return Taylor sums to ``order``, prior and scale for units of ``b`` rows."""
+    return Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
+        cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(cv.hessian) if order == 2 else np.zeros((0, 0)),
+        np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        order,
+        b,
+        estimate_factor,
+        0.0,
+    )
+
+
+def _starts(
+    sampler: MetropolisOptions, cv: ControlVariates, base: Base
+) -> tuple[Vector, float, Matrix | None]:
+    """Return mean and standard deviation of the first positions, and other modes to start at."""
+    if sampler.start is not None:
+        first = sampler.start - cv.theta_star
+        if _laplace(sampler):
+            first = solve_triangular(base.factor, first, lower=True)
+        return first, 0.0, None
+    first = np.zeros(cv.dim)
+    if not _laplace(sampler):
+        c, power = SCALING[PROPOSALS.index(sampler.proposal)]
+        return first, float(sampler.step_size or c * cv.dim**-power), None
+    if sampler.subsampled:
+        return first, 1.0, None
+    return first, DISPERSED, cv.other_modes()  # no control variate that has to fit
+
+
+def _laplace(sampler: MetropolisOptions) -> bool:
+    """Whether steps have the shape of the Laplace approximation."""
+    return sampler.covariance == LAPLACE or (
+        sampler.covariance is None and sampler.control_variate != NONE
+    )
+
+
+def _held(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    prepared: Prepared,
+    certain: Any,
+    b: int,
+    order: int,
+) -> Block:
+    """Return all rows, padded to whole units, or none."""
+    p = model.n_linear + model.n_scalar
+    padded = -(-dataset.n_rows // b) * b
+    size = block_bytes(padded, dataset.n_features, p, order)
+    if not prepared.sweeps or size > HELD_BYTES:
+        return allocate_block(0, dataset.n_features, p, order)
+    block = load_block(dataset, model, np.arange(padded), cv.theta_star, order)
+    weight = block.weight.copy()
+    leave_out(np.arange(0, padded, b), b, certain, weight)
+    block.expansion[:, weight == 0.0] = 0.0
+    block.weight[:] = weight
+    return block
+
+
+def prepare(sampler: MetropolisOptions, request: RunRequest, reason: str) -> Setup:
+    """Return control variates, and the plan of the rows that a decision asks for first."""
+    require_rows(request.model)
+    if not sampler.needs_pass(request.model):
+        cv = without_pass(request.dataset, request.model, sampler.start)
+        return Setup(sampler, _bounded(cv, request, sampler, None), None, reason or NAMED)
+    if not sampler.subsampled:
+        return Setup(sampler, control_variates(request), None, reason or NAMED)
+    cv = control_variates(request, 2)
+    plan = planned_or_few(
+        request,
+        cv,
+        sampler,
+        subsample_size=sampler.rows_of(request.dataset.n_rows),
+        certainty=sampler.certainty,
+    )
+    plan = replace(plan, n_blocks=1)  # every decision draws anew
+    cv = _bounded(cv, request, sampler, plan)
+    return Setup(sampler, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))
+
+
+def _bounded(
+    cv: ControlVariates, request: RunRequest, sampler: MetropolisOptions, plan: Plan | None
+) -> ControlVariates:
+    """Return ``cv`` with the model's bound on a term, where the sampler asks for it: one pass."""
+    if not sampler.takes_bound:
+        return cv
+    dataset = request.dataset
+    order = 0 if sampler.control_variate in (NONE, None) else int(sampler.control_variate)
+    b = plan.unit_rows if plan is not None else sampler.unit_rows or 1
+    begun = time.perf_counter()
+    bound = term_bound(dataset, request.model, order, b, scheduler=request.scheduler)
+    certificate = cv.certificate
+    if certificate.term_bound is None:
+        certificate = replace(certificate, term_bound=bound)
+    if finite_or_none(certificate.term_bound) is not None:
+        certificate = certificate.plus(
+            rows_read=dataset.n_rows,
+            bytes_read=dataset.n_rows * dataset.rows().row_bytes,
+            seconds=time.perf_counter() - begun,
+        )
+    return replace(cv, certificate=certificate)
+
+
+DECISION_WARNING: Final = 0.05
+FORCED_WARNING: Final = 0.1
+_ROUNDING: Final = 1e-9
+
+
+def decision_facts(run: RunDirectory) -> dict[str, Any]:
+    """Return rows, errors and temperatures of the decisions of a run.
+
+    Returns
+    -------
+    dict
+        ``test_rows_mean``, ``test_rows_median`` and ``test_rows_largest``: rows of a decision;
+        ``decision_error_mean``: its estimated error in probability, and
+        ``decision_error_unknown``, the share of decisions without an estimate; ``forced``: the
+        share that looked at all rows or was skipped; and :func:`temperature_facts`.
+    """
+    stats = run.read_group("sample_stats")
+    rows, error = stats["test_rows"], stats["decision_error"]
+    known = error[np.isfinite(error)]
+    return {
+        **temperature_facts(run),
+        "test_rows_mean": float(rows.mean()),
+        "test_rows_median": float(np.median(rows)),
+        "test_rows_largest": int(rows.max()),
+        "decision_error_mean": float(known.mean()) if known.size else None,
+        "decision_error_unknown": float(1.0 - known.size / error.size),
+        "forced": float(stats["forced"].mean()),
+    }
+
+
+def temperature_facts(run: RunDirectory) -> dict[str, Any]:
+    """Return the temperature of the draws, as the summary has it.
+
+    Returns
+    -------
+    dict
+        ``temperature``: that asked for, a number or a schedule. Where the remedy ``heat`` of
+        ``mh-fixed`` raised it: the highest of the chains, with ``temperatures``, that of every
+        chain in its last draw, and ``temperature_asked``.
+    """
+    schedule = schedule_of(run.identity)
+    asked = schedule.describe()
+    stats = run.read_group("sample_stats")
+    last = np.asarray(stats["temperature"])[:, -1]
+    iteration = run.warmup + np.asarray(stats["temperature"]).shape[1] - 1
+    expected = schedule.at(iteration, 1)[0] * float(run.attributes.get(IMPLIED, 1.0))
+    factor = last / expected
+    if run.attributes.get("sampler", {}).get("remedy") != "heat" or factor.max() < 1 + _ROUNDING:
+        return {"temperature": asked}
+    return {
+        "temperature": float(last.max()),
+        "temperatures": [float(value) for value in last],
+        "temperature_asked": asked,
+    }
+
+
+def decision_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a reader should know about the decisions of an acceptance test."""
+    lines = temperature_warnings(facts)
+    error = facts["decision_error_mean"]
+    if error is not None and error > DECISION_WARNING:
+        lines.append(
+            f"{facts['sampler']} estimates that a decision is off by {error:.2g} in probability "
+            f"on average, above {DECISION_WARNING}: use more rows a decision, or hmc-ecs"
+        )
+    if facts["decision_error_unknown"]:
+        lines.append(
+            f"{facts['sampler']} could not tell the error of "
+            f"{percent(facts['decision_error_unknown'])} of its decisions: their terms are "
+            "too few or too heavy-tailed; use more rows a decision, or hmc-ecs"
+        )
+    if facts["forced"] > FORCED_WARNING:
+        lines.append(
+            f"{percent(facts['forced'])} of the decisions looked at all rows, or were "
+            "skipped: use control variates, shorter steps or a higher temperature"
+        )
+    return lines
+
+
+def temperature_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return warnings of temperatures that end late, or that a remedy has raised."""
+    lines = []
+    settled = Schedule.parse(facts.get("temperature_asked", facts["temperature"])).settled
+    if settled > facts["warmup"]:
+        lines.append(
+            f"the temperature is 1 from iteration {settled} on, after the warm-up of "
+            f"{facts['warmup']}: leave out the first {settled - facts['warmup']} draws of "
+            "every chain, or use more --warmup"
+        )
+    if facts.get("temperatures"):
+        low, high = min(facts["temperatures"]), max(facts["temperatures"])
+        found = f"{high:.3g}" if low == high else f"{low:.3g} to {high:.3g}, by chain"
+        lines.append(
+            f"remedy=heat raised the temperature in the warm-up, to {found}: the draws are of a "
+            "tempered posterior, which is wider; use remedy=grow, a larger --subsample-size, "
+            "control variates, or hmc-ecs"
+        )
+    return lines
+
+
+def decision_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of decisions: their error, rows, and how many were forced."""
+    if "test_rows_mean" not in facts:  # an unfinished run
+        return []
+    return [
+        at_most(
+            "error of a decision, as a probability",
+            facts["decision_error_mean"],
+            DECISION_WARNING,
+            "A decision that looks at some of the rows may differ from that of all rows; this is "
+            "the mean of its estimated error.",
+            figure="decision_error",
+            line=DECISION_WARNING,
+        ),
+        Evidence(
+            check="rows of a decision",
+            found=f"{number(facts['test_rows_mean'])} on average, "
+            f"{facts['test_rows_largest']:,} at most",
+            meaning="How many rows an accepted or rejected proposal rests on.",
+            figure="test_rows",
+        ),
+        at_most(
+            "forced decisions, share",
+            facts["forced"],
+            FORCED_WARNING,
+            "Decisions that looked at all rows, or were skipped.",
+        ),
+        Evidence(
+            check="acceptance rate",
+            found=number(facts.get("acceptance_rate"), 3),
+            meaning="The share of proposals that is taken.",
+        ),
+    ]

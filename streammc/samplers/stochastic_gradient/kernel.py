@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,12 @@ from streammc.errors import ModelError, RefusedError
 from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
 from streammc.likelihood.target import DENSITY, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource, Vector
-from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain
-from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.common.chains import BATCH_ROWS, BATCH_SECONDS, Chain
+from streammc.samplers.common.statistics import NOISE_STATISTICS, STATISTICS
 from streammc.samplers.stochastic_gradient.loop import Buffers, Dynamics, Place, allocate_noise, run
-from streammc.samplers.stochastic_gradient.options import NOISE_STATISTICS
-from streammc.samplers.stochastic_gradient.stationary import MOST_STEPS
 from streammc.subsampling.units import UnitDesign
+
+MOST_STEPS: Final = 65_536
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class StochasticGradientKernel(Chain):
         )
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         arrays = {"z": self._point.z.copy(), "gradient": self._point.gradient.copy()}
         meta = {
             "iteration": self.iteration,

@@ -35,7 +35,7 @@ from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inli
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.common import statistics as column
-from streammc.samplers.stochastic_gradient.options import NOISE_CLIPPED_COLUMN
+from streammc.samplers.common.statistics import NOISE_CLIPPED_COLUMN
 
 
 class Dynamics(NamedTuple):

@@ -1,35 +1,35 @@
-"""Options of the samplers with stochastic gradients, ``sgld`` and ``sghmc``."""
+"""Options of ``sgld`` and ``sghmc``, and facts of their runs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from streammc.diagnostics.text import percent
 from streammc.errors import ConfigError
-from streammc.samplers.common.option_checks import (
+from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
+    builder,
     check_number,
     check_probabilities,
     check_subsample,
 )
-from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import STATISTICS, recorded
-from streammc.samplers.common.targets import BIASED
+from streammc.samplers.common.sampler import BIASED, Evidence, Sampler, at_most
+from streammc.samplers.common.statistics import (
+    NOISE_STATISTICS,
+    OF_ACCEPTANCE,
+    STATISTICS,
+    recorded,
+)
 from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
-
-NOISE_STATISTICS: Final = (*STATISTICS, "noise_clipped")
-"""Statistics with an estimate of the noise; ``noise_clipped`` is its clipped share."""
-OF_ACCEPTANCE: Final = ("acceptance_rate", "diverging", "subsample_accepted")
-"""Columns with a meaning only if steps can be rejected."""
-NOISE_CLIPPED_COLUMN: Final = NOISE_STATISTICS.index("noise_clipped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +113,10 @@ class StochasticGradient(Sampler):
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return the decay of the step size, and the share of clipped noise estimates."""
-        from streammc.samplers.stochastic_gradient.facts import gradient_facts
-
         return gradient_facts(run, self.decay)
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
         """Return warnings about the bias of the draws; see ``Sampler``."""
-        from streammc.samplers.stochastic_gradient.facts import bias_warnings
-
         return bias_warnings(facts)
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,6 +128,172 @@ class StochasticGradient(Sampler):
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of the bias; see ``Sampler``."""
-        from streammc.samplers.stochastic_gradient.facts import bias_evidence
-
         return bias_evidence(summary["sampling"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgld(StochasticGradient):
+    """Sampler ``sgld``: stochastic gradient Langevin dynamics (Welling and Teh 2011).
+
+    ``theta' = theta + (eps / 2) P grad + N(0, eps P)`` with a gradient estimated from newly
+    drawn rows. No step is rejected, so the sampler does NOT leave the posterior invariant, and
+    the error of its variances grows with ``eps``. By default ``P`` is the covariance of the Laplace
+    approximation.
+
+    Parameters
+    ----------
+    step_size
+        ``eps`` of the first iteration, in posterior variances (with ``preconditioner='none'`` in
+        squared units of theta). ``None``: the largest with a predicted error of variances of at
+        most 1 %.
+
+    Examples
+    --------
+    >>> from streammc.samplers import sgld
+    >>> sgld(control_variate=1).target
+    'biased'
+    """
+
+    name: ClassVar[str] = "sgld"
+    paper: ClassVar[str] = (
+        "Welling and Teh 2011, Bayesian learning via stochastic gradient Langevin dynamics"
+    )
+
+
+sgld = builder(Sgld)
+
+
+ESTIMATED: Final = "estimated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sghmc(StochasticGradient):
+    """Sampler ``sghmc``: stochastic gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
+
+    Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
+    ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
+    each with a gradient estimated from newly drawn rows. No step is rejected, so the sampler
+    does NOT leave the posterior invariant. By default ``M`` is the inverse covariance of the
+    Laplace approximation.
+
+    Parameters
+    ----------
+    step_size
+        ``eps`` of the first iteration, in posterior standard deviations (with
+        ``preconditioner='none'`` in units of theta). ``None``: ``trajectory_length / n_steps``.
+    n_steps
+        Steps of an iteration, L. ``None``: ``trajectory_length / step_size``, rounded up; without
+        a ``step_size`` the fewest steps with a predicted error of variances of at most 1 %.
+    trajectory_length
+        ``step_size * n_steps``, in the unit of ``step_size``; not allowed if both are given.
+        ``None``: a quarter of the longest period, pi / 2 posterior standard deviations.
+    friction
+        C, times the mass matrix M, at least 0.
+    noise_estimate
+        Part B^ of the friction that compensates for the noise of gradients. ``none``, or ``None``:
+        0; ``estimated``: estimated from the units of each gradient.
+
+    Examples
+    --------
+    >>> from streammc.samplers import sghmc
+    >>> sghmc(step_size=0.06, trajectory_length=1.2, friction=0.0).n_steps is None
+    True
+    """
+
+    n_steps: int | None = None
+    trajectory_length: float | None = None
+    friction: float = 1.0
+    noise_estimate: Literal["none", "estimated"] | None = NONE
+
+    name: ClassVar[str] = "sghmc"
+    paper: ClassVar[str] = (
+        "Chen, Fox and Guestrin 2014, Stochastic gradient Hamiltonian Monte Carlo"
+    )
+
+    def __post_init__(self) -> None:
+        """Check the options that do not depend on the data."""
+        super().__post_init__()
+        check_subsample(self, "n_steps")
+        check_number("friction", self.friction)
+        if self.noise_estimate not in (NONE, ESTIMATED):
+            raise ConfigError(
+                f"noise_estimate must be 'none' or 'estimated', found {self.noise_estimate!r}"
+                ": choose one of them"
+            )
+        if None not in (self.step_size, self.n_steps, self.trajectory_length):
+            raise ConfigError(
+                "expected at most two of step_size, n_steps and trajectory_length, found all "
+                "three; leave one out"
+            )
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the statistics; with estimated noise, ``noise_clipped`` is one of them."""
+        columns = NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
+        return recorded(columns, *OF_ACCEPTANCE)
+
+
+sghmc = builder(Sghmc)
+
+
+BIAS_WARNING: Final = 0.05
+
+
+def gradient_facts(run: RunDirectory, decay: float) -> dict[str, Any]:
+    """Return ``decay``, and ``noise_clipped``: the share of steps with a clipped noise estimate."""
+    clipped = run.read_group("sample_stats").get("noise_clipped")
+    return {
+        "decay": decay,
+        "noise_clipped": None if clipped is None else float(clipped.mean()),
+    }
+
+
+def bias_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return warnings about bias, weights of draws and clipped noise estimates."""
+    lines = []
+    bias = facts["predicted_variance_bias"]
+    if bias is None or bias > BIAS_WARNING:
+        size = "without bound" if bias is None else f"by {percent(bias)}"
+        lines.append(
+            f"{facts['sampler']} is biased: at this step size the variances are predicted to "
+            f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
+        )
+    if facts["decay"]:
+        lines.append(
+            "the steps decrease, and a draw counts as much as its step is long: weight the draws "
+            "by step_size, which these means do not"
+        )
+    if facts["noise_clipped"]:
+        lines.append(
+            f"the noise estimate exceeded the friction in {100.0 * facts['noise_clipped']:.2g} "
+            "% of the steps and was cut there: use more friction or a smaller --step-size"
+        )
+    return lines
+
+
+def bias_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of bias: the predicted bias of variances, and clipped noise estimates."""
+    if "predicted_variance_bias" not in facts:  # an unfinished run
+        return []
+    bias = facts["predicted_variance_bias"]
+    found = [
+        at_most(
+            "predicted bias of the variances, share",
+            math.inf if bias is None else bias,  # without bound
+            BIAS_WARNING,
+            "No step is rejected, so the draws are wider than the posterior; this is by how much "
+            "at the step size of the run.",
+            figure="log_lik_variance",
+        )
+    ]
+    if facts.get("noise_clipped") is not None:
+        found.append(
+            at_most(
+                "steps with a clipped noise estimate, share",
+                facts["noise_clipped"],
+                0.0,
+                "The friction cannot take up more noise than itself.",
+                figure="noise_clipped",
+            )
+        )
+    return found

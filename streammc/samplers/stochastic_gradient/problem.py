@@ -20,15 +20,13 @@ from streammc.likelihood.target import Base
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Matrix, Model
-from streammc.samplers.common.option_checks import DEFAULT_LENGTH, LAPLACE, NONE
-from streammc.samplers.common.planning import control_variates, planned_or_few
-from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.stochastic_gradient.kernel import Schedule, StochasticProblem
+from streammc.samplers.common.options import DEFAULT_LENGTH, LAPLACE, NONE
+from streammc.samplers.common.preparation import control_variates, planned_or_few
+from streammc.samplers.common.sampler import RunRequest, Setup
+from streammc.samplers.stochastic_gradient.kernel import MOST_STEPS, Schedule, StochasticProblem
 from streammc.samplers.stochastic_gradient.loop import Dynamics
-from streammc.samplers.stochastic_gradient.options import StochasticGradient
-from streammc.samplers.stochastic_gradient.sghmc import ESTIMATED, Sghmc
+from streammc.samplers.stochastic_gradient.options import ESTIMATED, Sghmc, StochasticGradient
 from streammc.samplers.stochastic_gradient.stationary import (
-    MOST_STEPS,
     Approximation,
     fewest_steps,
     hamiltonian_covariance,

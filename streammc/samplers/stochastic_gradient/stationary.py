@@ -20,7 +20,6 @@ from streammc.protocols import Matrix, Vector
 
 LARGEST_BIAS: Final = 0.01
 """Largest predicted relative error of a variance with an automatic step size."""
-MOST_STEPS: Final = 65_536
 _MOST_AUTOMATIC: Final = 4096
 
 

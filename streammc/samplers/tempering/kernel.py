@@ -1,28 +1,307 @@
-"""Base class of the chains with a ladder: levels, replicas, their random numbers."""
+"""Base class of the chains with a ladder: shared problem, levels, replicas, first positions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.errors import ModelError, OutOfMemoryError
+from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.contiguous_rows import Held, allocate_held, held_bytes
 from streammc.likelihood.density import log_likelihood
+from streammc.likelihood.target import Base
 from streammc.numerics.prior_draws import N_STREAMS, draw_prior
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common import tuning
-from streammc.samplers.common.chain import BATCH_SECONDS, Chain
-from streammc.samplers.common.explorers import N_UNIFORMS, allocate_trial, refresh
-from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, STALE, allocate_replicas, geometric
-from streammc.samplers.tempering.anneal import Annealed, anneal
-from streammc.samplers.tempering.ensemble import Ensemble
-from streammc.samplers.tempering.options import HMC, TEMPERED_STATISTICS
-from streammc.samplers.tempering.shared import TemperedProblem
+from streammc.samplers.common.chains import BATCH_SECONDS, Chain
+from streammc.samplers.common.proposals import Trial, allocate_trial
+from streammc.samplers.common.statistics import TEMPERED_STATISTICS
+from streammc.samplers.tempering.ladder import (
+    LOG_LIK,
+    LOG_PRIOR,
+    N_UNIFORMS,
+    STALE,
+    Ensemble,
+    Ladder,
+    allocate_replicas,
+    explore_level,
+    geometric,
+    refresh,
+    restart,
+)
+from streammc.samplers.tempering.options import HMC, NESTED, STEPS, TemperedOptions
+
+FIRST_STEP: Final = {HMC: (0.5, 0.25), "random-walk": (2.38, 0.5)}
+"""A first step size ``c d^-p`` at level 0."""
+
+
+@dataclass(frozen=True)
+class TemperedProblem:
+    """Rows, log-likelihood and options that all chains share."""
+
+    kernel_class: Callable[..., Chain]
+    """Class of the chains: ``ParallelKernel`` or ``TransitionKernel``."""
+    link: Any
+    joint: Any
+    """One of the two is never called: ``density.pointers``."""
+    explore: Any
+    """The inner kernel."""
+    base: Base
+    full: Held
+    """Every row, shared by all chains."""
+    source: RowSource
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    options: TemperedOptions
+    target_acceptance: float
+    first: Vector
+    """(d,) mean of the first positions, in the sampler's coordinates."""
+    spread: float
+    """Standard deviation of the first positions there."""
+    proper: bool = True
+    """Whether the prior is a density, so that a ladder can end there."""
+    log_constant: float | None = 0.0
+    """Constant term of the log probability of the responses that the log-likelihood omits;
+    ``None``: not known."""
+    memory: Callable[[], int] | None = None
+    """Bytes that rows of subsets may take, asked by every chain; ``None``: any number."""
+    design: None = None
+    """There is none: rows are held."""
+
+    @property
+    def dim(self) -> int:
+        """Length of theta."""
+        return int(self.base.theta_star.shape[0])
+
+    @property
+    def first_step(self) -> float:
+        """Step size of level 0 before it is tuned."""
+        c, power = FIRST_STEP[self.options.explorer]
+        return self.options.step_size or float(c * self.dim**-power)
+
+    @property
+    def n_predictors(self) -> int:
+        """Predictors of a row, p."""
+        q, n_linear = len(self.full.design), int(self.base.n_linear)
+        return n_linear + self.dim - n_linear * q
+
+    @property
+    def certain(self) -> Block:
+        """Every row, not expanded: the rows that are held in memory."""
+        return Block(self.full.design, self.full.y, self.full.weight, *_NO_EXPANSION)
+
+    @property
+    def certainty_rows(self) -> Index:
+        """No row is left out of a subset."""
+        return np.zeros(0, dtype=np.int64)
+
+    def ladder(self, beta: Vector) -> Ladder:
+        """Return the levels of a first ladder."""
+        options, n = self.options, len(self.full.y)
+        ones, zeros = np.ones(len(beta)), np.zeros(len(beta), dtype=np.int64)
+        ladder = Ladder(
+            beta=beta.copy(),
+            power=ones.copy(),
+            prior_power=ones.copy(),
+            lo=zeros.copy(),
+            hi=zeros + n,
+            step=ones * self.first_step,
+            n_steps=options.n_steps or STEPS,
+            jitter=options.jitter,
+            own=int(options.subsets_of_rows),
+        )
+        self.set_beta(ladder, beta)
+        # At the prior a step in posterior standard deviations is as long as anything.
+        ladder.step[:] *= np.maximum(beta, 1.0 / max(n, 1)) ** -0.5
+        return ladder
+
+    def set_beta(self, ladder: Ladder, beta: Vector) -> None:
+        """Give the levels other inverse temperatures; the rows of subsets change as well."""
+        options, n = self.options, len(self.full.y)
+        ladder.beta[:] = beta
+        if not options.subsets_of_rows:
+            ladder.power[:] = beta
+            if getattr(options, "path", None) == "posterior":
+                ladder.prior_power[:] = beta
+            return
+        ladder.lo[:], ladder.hi[:] = subset_bounds(options, beta, n)
+
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
+        """Return chain ``chain`` of the run with that seed."""
+        return self.kernel_class(self, seed, chain, batch_iterations=batch_iterations)
+
+
+def subset_bounds(options: TemperedOptions, beta: Vector, n: int) -> tuple[Index, Index]:
+    """Return (M + 1,) first and last rows of the levels in their table; level 0 has all ``n``."""
+    # The prior has no rows, any other level has one at least.
+    sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
+    sizes[0] = n
+    lo = np.zeros(len(beta), dtype=np.int64)
+    if getattr(options, "subsets", None) != NESTED:
+        lo[2:] = np.cumsum(sizes[1:])[:-1]
+    return lo, lo + sizes
+
+
+_EMPTY = allocate_block(0, 0, 0)
+_NO_EXPANSION = (_EMPTY.eta_star, _EMPTY.expansion)
+
+
+# The global barrier of a ladder from its swap rates, and levels at equal steps of it.
+#
+# With r_m the probability that the pair ``(m - 1, m)`` rejects, ``Lambda = sum_m r_m`` is the
+# global barrier, which depends on the ends of the ladder and hardly on the levels between, and
+# ``Lambda(beta)`` is its part from 1 down to beta. Round trips are most frequent where all pairs
+# reject equally often: levels at equal steps of ``Lambda(beta)`` (Syed et al. 2021, section 5).
+
+
+LEAST_REJECTION: Final = 0.01
+"""A pair that never rejected counts as that much: the barrier must rise."""
+FIRST_ROUND: Final = 25
+"""Iterations; every further round of warm-up is twice as long."""
+
+
+def cumulative(rejection: Vector) -> Vector:
+    """Return (L,) ``Lambda(beta_m)`` from the (M,) rejection rates of neighbours."""
+    return np.concatenate([[0.0], np.cumsum(rejection)])
+
+
+def respaced(beta: Vector, rejection: Vector) -> Vector:
+    """Return as many levels between the same ends, at equal steps of the barrier.
+
+    ``Lambda`` is interpolated by a monotone cubic. The scale of beta is logarithmic, where
+    powers of a peaked likelihood have a constant local barrier; down to a last level of 0
+    it is that of ``log(1 + beta / beta_{M-1})``, since the prior ends the growth.
+
+    Parameters
+    ----------
+    beta
+        (L,) falling; its first and its last value are kept.
+    rejection
+        (M,) rates of the pairs ``(m - 1, m)``, in [0, 1]; not a number: never proposed.
+    """
+    if len(beta) < 3:
+        return beta.copy()
+    from scipy.interpolate import PchipInterpolator
+
+    known = np.where(np.isfinite(rejection), rejection, np.nanmean(rejection))
+    barrier = cumulative(np.maximum(known, LEAST_REJECTION))
+    scale = beta[-2] if beta[-1] == 0.0 else 0.0
+    place = np.log1p(beta / scale) if scale else np.log(beta)
+    wanted = np.linspace(0.0, barrier[-1], len(beta))
+    found = PchipInterpolator(barrier, place)(wanted)
+    moved = np.asarray(scale * np.expm1(found) if scale else np.exp(found))
+    moved[0], moved[-1] = beta[0], beta[-1]
+    return moved
+
+
+def round_end(iteration: int) -> int:
+    """Return after how many iterations of warm-up the round under way there ends."""
+    end, length = FIRST_ROUND, FIRST_ROUND
+    while end <= iteration:
+        length *= 2
+        end += length
+    return end
+
+
+# First positions of a ladder that ends at the prior: one draw of it, brought down to level 0.
+#
+# Every chain anneals a draw of its own, so that chains start as far apart as the prior says and
+# end up in whatever mode its draw leads to: R-hat sees modes between which nothing moves.
+
+
+TRANSITIONS: Final = 25
+"""Transitions of the inner kernel at every level on the way down."""
+LEAST_LEVELS: Final = 13
+"""Every level is colder by a factor of at most 3, from 1e-6 on."""
+TRIES: Final = 100
+
+
+class Annealed(NamedTuple):
+    """Positions and step sizes of a draw from the prior on its way down to level 0."""
+
+    beta: Vector
+    """(A,) falling from 1 to 0."""
+    z: Matrix
+    """(A, d) positions after the transitions at every level."""
+    step: Vector
+    """(A,) tuned step sizes; that of the prior is not used."""
+
+    def nearest(self, beta: float) -> int:
+        """Return the level whose inverse temperature is nearest to ``beta``."""
+        if beta == 0.0:
+            return len(self.beta) - 1
+        return int(np.argmin(np.abs(np.log(self.beta[:-1] / beta))))
+
+
+def powers(problem: TemperedProblem, beta: Vector, step: float) -> Ladder:
+    """Return levels that all have all rows, and a power of the likelihood."""
+    options, n = problem.options, len(problem.full.y)
+    ones, zeros = np.ones(len(beta)), np.zeros(len(beta), dtype=np.int64)
+    return Ladder(
+        beta.copy(), beta.copy(), ones.copy(), zeros.copy(), zeros + n, ones * step,
+        options.n_steps or STEPS, options.jitter, 0,
+    )  # fmt: skip
+
+
+def anneal(
+    problem: TemperedProblem,
+    trial: Trial,
+    step: float,
+    fresh: Callable[[int], Matrix],
+    numbers: Callable[[int, int], np.ndarray[Any, Any]],
+) -> Annealed | None:
+    """Return the way of a draw from the prior down to level 0; ``None`` if it finds none.
+
+    ``step`` is that of a first level 0, ``fresh(n)`` returns draws (n, d) from the prior and
+    ``numbers(n, transitions)`` random numbers of the inner kernel.
+    """
+    options = problem.options
+    beta = geometric(max(options.n_levels or 0, LEAST_LEVELS), 0.0)
+    ladder = powers(problem, beta, step)
+    replicas, nothing = allocate_replicas(1, problem.dim), np.zeros(problem.dim)
+    z = np.zeros((len(beta), problem.dim))
+    hot = len(beta) - 1
+    shared = (problem.link, problem.joint, problem.base, problem.full, ladder)
+    for _ in range(TRIES):
+        restart(*shared, hot, replicas, 0, fresh(1)[0], trial.scratch)
+        refresh(*shared, hot, replicas, 0, 1, trial.scratch)
+        if _finite(replicas):
+            break
+    else:
+        return None
+    z[hot] = replicas.z[0]
+    draws = numbers(hot, TRANSITIONS)
+    wide = float(max(beta[-2], 1.0 / max(len(problem.full.y), 1)))
+    first = step * wide**-0.5
+    for m in range(hot - 1, -1, -1):
+        adapt = np.array([tuning.start(first, reference=False)] * len(beta))
+        ladder.step[m] = first if options.step_size is None else step * max(beta[m], wide) ** -0.5
+        target = problem.target_acceptance if options.step_size is None else 0.0
+        ensemble = Ensemble(
+            problem.base, problem.full, problem.full, ladder, replicas, trial, adapt
+        )
+        explore_level(
+            problem.link, problem.joint, problem.explore, ensemble, 0, m, draws[m], nothing, target
+        )
+        if target:
+            ladder.step[m] = np.exp(adapt[m, tuning.LOG_AVERAGE])
+        z[m] = replicas.z[0]
+        if m:
+            first = float(ladder.step[m] * np.sqrt(beta[m] / beta[m - 1]))
+    refresh(*shared, 0, replicas, 0, 1, trial.scratch)
+    return Annealed(beta, z, ladder.step.copy()) if _finite(replicas) else None
+
+
+def _finite(replicas: Any) -> bool:
+    """Whether the first replica has a finite density and gradient."""
+    known = replicas.scalars[0, LOG_LIK] + replicas.scalars[0, LOG_PRIOR]
+    return bool(np.isfinite(known) and np.isfinite(replicas.slope).all())
+
 
 _NORMALS, _UNIFORMS = range(2)
 _DRAWN_AT_ONCE: Final = 2**20
@@ -250,7 +529,7 @@ class TemperedKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         meta: dict[str, Any] = {
             "iteration": self.iteration,
             "tuned": self._tuned,

@@ -1,4 +1,4 @@
-"""Options that parallel tempering and tempered transitions share."""
+"""Samplers with a ladder of levels: ``pt`` and ``spt``, ``tt`` and ``stt``."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
-from streammc.samplers.common.option_checks import (
+from streammc.samplers.common.options import (
     COVARIANCES,
     LAPLACE,
     RANDOM_WALK,
+    builder,
     check_number,
     check_subsample,
 )
-from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
-from streammc.samplers.common.targets import EXACT
+from streammc.samplers.common.sampler import EXACT, Sampler
+from streammc.samplers.common.statistics import OF_ESTIMATES, TEMPERED_STATISTICS, recorded
 
 if TYPE_CHECKING:
-    from streammc.samplers.common.chain import SharedProblem
-    from streammc.samplers.common.evidence import Evidence
-    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import Evidence, RunRequest, Setup
+
 
 HMC: Final = "hmc"
 EXPLORERS: Final = (RANDOM_WALK, HMC)
@@ -38,11 +38,6 @@ INDEPENDENT: Final = "independent"
 SUBSETS: Final = (NESTED, INDEPENDENT)
 STEPS: Final = 10
 """Leapfrog steps of a transition, where they are not given."""
-
-TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
-"""Statistics of a draw: also the share of the proposed swaps that were accepted (of a tempered
-transition: whether it was accepted), and the number of the replica at level 0."""
-SWAP_ACCEPTED, REPLICA = range(len(STATISTICS), len(TEMPERED_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +156,7 @@ class TemperedOptions(Sampler):
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return the setup with every level settled, by a pilot run where none are given."""
-        from streammc.samplers.tempering.levels import prepare
+        from streammc.samplers.tempering.problem import prepare
 
         return prepare(self, request, reason)
 
@@ -176,3 +171,190 @@ class TemperedOptions(Sampler):
         from streammc.samplers.tempering.facts import ladder_evidence
 
         return ladder_evidence(summary)
+
+
+EVEN_ODD: Final = "even-odd"
+SWEEP: Final = "sweep"
+SWAPS: Final = (EVEN_ODD, SWEEP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelOptions(TemperedOptions):
+    """Options that ``pt`` and ``spt`` share.
+
+    Parameters
+    ----------
+    swaps
+        ``even-odd``: pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; ``sweep``: every
+        pair, from the last level down, so that a state can fall to level 0 at once.
+    iterations_per_draw
+        Iterations of all levels for one draw, after warm-up. ``None``: so many that about every
+        draw comes from another draw of the prior, where rows are few; 1 or 2 where they are many.
+    """
+
+    swaps: Literal["even-odd", "sweep"] = EVEN_ODD
+    iterations_per_draw: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_subsample(self, "iterations_per_draw")
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "swaps": SWAPS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelTempering(ParallelOptions):
+    """Sampler ``pt``: parallel tempering.
+
+    One replica at every level, ``h_m = p(X|theta)^beta_m p(theta)``; neighbours exchange their
+    levels with probability ``min(1, h_n(a) h_m(b) / (h_n(b) h_m(a)))`` (van de Meent et al.
+    2014, eq. 2). Draws are those of level 0, the posterior.
+
+    Examples
+    --------
+    >>> from streammc.samplers import pt
+    >>> pt(n_levels=10, beta_min=0.01).target
+    'exact'
+    """
+
+    path: Literal["likelihood", "posterior"] = LIKELIHOOD
+
+    name: ClassVar[str] = "pt"
+    paper: ClassVar[str] = "Geyer 1991, Markov chain Monte Carlo maximum likelihood"
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "path": PATHS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsampledParallelTempering(ParallelOptions):
+    """Sampler ``spt``: subsampled parallel tempering, with fewer rows at every level.
+
+    Level m has ``round(beta_m N)`` rows, drawn without replacement (van de Meent et al. 2014,
+    Algorithm 1, with the pair ``(m - 1, m)``). Draws are those of level 0, which has all rows:
+    the posterior.
+
+    Parameters
+    ----------
+    resample
+        Proposals to exchange rows of every subset, per iteration; 0 keeps the first subsets.
+        Accepted with ``p(X'_m|theta_m) / p(X_m|theta_m)``, which leaves level 0 exact.
+
+    Examples
+    --------
+    >>> from streammc.samplers import spt
+    >>> spt(subsets="independent").subsets_of_rows
+    True
+    """
+
+    subsets: Literal["nested", "independent"] = NESTED
+    resample: int = 0
+
+    name: ClassVar[str] = "spt"
+    paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
+    subsets_of_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        if isinstance(self.resample, bool) or not isinstance(self.resample, int):
+            raise ConfigError(
+                f"resample must be a whole number, found {self.resample!r}"
+                ": give one, or leave it out"
+            )
+        if self.resample < 0:
+            raise ConfigError(
+                f"resample must be at least 0, found {self.resample!r}: give 0 or more"
+            )
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "subsets": SUBSETS}
+
+
+pt = builder(ParallelTempering)
+spt = builder(SubsampledParallelTempering)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransitionOptions(TemperedOptions):
+    """Options that ``tt`` and ``stt`` share.
+
+    Parameters
+    ----------
+    base_steps
+        Transitions at level 0 before every tempered one, which itself targets nothing there;
+        0 or more.
+    """
+
+    base_steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        if isinstance(self.base_steps, bool) or not isinstance(self.base_steps, int):
+            raise ConfigError(
+                f"base_steps must be a whole number, found {self.base_steps!r}"
+                ": give one, or leave it out"
+            )
+        if self.base_steps < (1 if self.n_levels == 1 else 0):
+            raise ConfigError(
+                f"base_steps must be at least 0, found {self.base_steps!r}: give 0 or more"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemperedTransitions(TransitionOptions):
+    """Sampler ``tt``: tempered transitions.
+
+    A proposal rises through the levels and comes down again, with the kernel of level m both
+    on the way from ``m - 1`` to ``m`` and back, and is accepted with probability
+    ``min(1, prod_m h_m(u_{m-1}) h_{m-1}(v_{m-1}) / (h_m(v_{m-1}) h_{m-1}(u_{m-1})))``, ``u``
+    the states on the way up and ``v`` on the way down (Neal 1996; van de Meent et al. 2014,
+    eq. 3). Level m has the density ``h_m = p(X|theta)^beta_m p(theta)``; level 0 is the
+    posterior.
+
+    Examples
+    --------
+    >>> from streammc.samplers import tt
+    >>> tt(n_levels=12, explorer="random-walk").n_levels
+    12
+    """
+
+    path: Literal["likelihood", "posterior"] = LIKELIHOOD
+
+    name: ClassVar[str] = "tt"
+    paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "path": PATHS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsampledTransitions(TransitionOptions):
+    """Sampler ``stt``: subsampled tempered transitions, with fewer rows at every level.
+
+    Tempered transitions whose level m has ``round(beta_m N)`` rows, drawn anew for every
+    transition and the same on the way up and down (van de Meent et al. 2014, Algorithm 2, with
+    the ratio of eq. 3).
+
+    Examples
+    --------
+    >>> from streammc.samplers import stt
+    >>> stt(beta_min=0.25).subsets
+    'nested'
+    """
+
+    subsets: Literal["nested", "independent"] = NESTED
+
+    name: ClassVar[str] = "stt"
+    paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
+    subsets_of_rows: ClassVar[bool] = True
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "subsets": SUBSETS}
+
+
+tt = builder(TemperedTransitions)
+stt = builder(SubsampledTransitions)

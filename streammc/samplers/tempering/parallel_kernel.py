@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.text import percent
 from streammc.likelihood.contiguous_rows import Held, copy_held
 from streammc.numerics.blas import single_threaded
-from streammc.samplers.common.explorers import allocate_trial
-from streammc.samplers.common.ladder import STALE
-from streammc.samplers.tempering import swaps
-from streammc.samplers.tempering.barrier import respaced, round_end
-from streammc.samplers.tempering.kernel import TemperedKernel
+from streammc.protocols import Index
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.common.statistics import TEMPERED_STATISTICS
+from streammc.samplers.tempering import loop
+from streammc.samplers.tempering.facts import LEAST_SWAPS, restart_warnings
+from streammc.samplers.tempering.kernel import TemperedKernel, TemperedProblem, respaced, round_end
+from streammc.samplers.tempering.ladder import STALE, Ladder
 from streammc.samplers.tempering.loop import (
+    ACCEPTANCE,
+    COLDER,
+    DIVERGED,
+    EXCHANGES,
+    ITERATIONS,
+    OFFSETS,
+    PROPOSED,
+    REJECTION,
+    SWAPPED,
+    WARMER,
     Batch,
     Parallel,
+    Subsets,
+    allocate_candidates,
     evaluated,
     explore_levels,
     finish,
@@ -26,10 +42,198 @@ from streammc.samplers.tempering.loop import (
     start_tallies,
 )
 from streammc.samplers.tempering.options import ADAPTED, NESTED
-from streammc.samplers.tempering.recorders import condense, described, recorded, rejections
-from streammc.samplers.tempering.resample import OFFSETS, Subsets, allocate_candidates
-from streammc.samplers.tempering.shared import TemperedProblem
-from streammc.samplers.tempering.side_by_side import Choice, shares
+
+# The inner kernels of one iteration on several threads, the same bits as one after the other.
+#
+# Compiled code is without the GIL, and every level touches its own replica, step size and
+# rates. Swaps follow when all levels are done.
+
+
+LEAST_SECONDS: Final = 0.005
+"""Duration of an iteration below which threads are not tried. A call of compiled code with
+pointers to functions takes 0.3 ms, and an iteration has one for every thread and one for swaps."""
+WORTH_IT: Final = 0.9
+"""Threads stay where they save a tenth of the time."""
+
+
+def shares(cost: Index, threads: int) -> list[Index]:
+    """Return the levels of every thread: the dearest first, to the thread with the least work."""
+    taken: list[list[int]] = [[] for _ in range(threads)]
+    load = np.zeros(threads)
+    for level in np.argsort(-cost, kind="stable"):
+        thread = int(np.argmin(load))
+        taken[thread].append(int(level))
+        load[thread] += cost[level]
+    return [np.array(levels, dtype=np.int64) for levels in taken]
+
+
+class Choice:
+    """Whether threads pay, by the seconds that an iteration took with them and without."""
+
+    def __init__(self) -> None:
+        self._alone = 0.0
+        self._decided: bool | None = None
+
+    def __call__(self, seconds: float) -> bool:
+        """Return whether to use threads next, ``seconds`` after the last batch; 0 before any."""
+        if self._decided is not None:
+            return self._decided
+        if self._alone > 0.0:
+            self._decided = seconds < WORTH_IT * self._alone
+            return self._decided
+        if seconds < LEAST_SECONDS:
+            return False
+        self._alone = seconds
+        return True
+
+
+LACKING: Final = "the sum of weight x log C(n, k), since weights or a temperature hide the trials"
+
+
+def rejections(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (M,) mean rejection probabilities of swaps; NaN where none was proposed."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(counts[1:, REJECTION] / counts[1:, PROPOSED])
+
+
+def condense(statistics: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the statistics of draws, of ``statistics`` (n, k, s) of their k iterations each.
+
+    Of the state those of the last iteration, of what happened the mean, and the sum of rows.
+    """
+    out[:] = statistics[:, -1]
+    for name, over in (
+        ("acceptance_rate", np.mean),
+        ("swap_accepted", np.mean),
+        ("diverging", np.max),
+        ("n_rows", np.sum),
+    ):
+        column = TEMPERED_STATISTICS.index(name)
+        out[:, column] = over(statistics[:, :, column], axis=1)
+
+
+def recorded(
+    counts: NDArray[np.float64],
+    ladder: Ladder,
+    round_trips: NDArray[np.int64],
+    proper: bool = True,
+    log_constant: float | None = 0.0,
+) -> dict[str, NDArray[Any]]:
+    """Return the tallies of one chain by name; see ``Chain.tallies``.
+
+    ``swap_rate`` is the mean probability of exchanging a level with the next, ``barrier`` the sum
+    of what is missing to 1. ``log_ratio_warmer`` and ``log_ratio_colder`` estimate
+    ``log Z_{m-1} / Z_m`` of powers of the likelihood by stepping stones (Xie et al. 2011), from
+    the states of level m and of level m - 1; ``log_constant`` is what the likelihood leaves out,
+    NaN where that is not known. Where the last level is the prior, ``round_trips`` are
+    ``restarts``.
+    """
+    with np.errstate(invalid="ignore"):
+        per_level = counts[:, [ACCEPTANCE, DIVERGED]] / counts[:, [ITERATIONS]]
+    found: dict[str, NDArray[Any]] = {
+        "beta": ladder.beta.copy(),
+        "rows": ladder.hi - ladder.lo,
+        "step_size": ladder.step.copy(),
+        "acceptance_rate": per_level[:, 0],
+        "divergences": per_level[:, 1],
+    }
+    if len(counts) == 1:
+        return found
+    restarts = bool(ladder.beta[-1] == 0.0)
+    if restarts:
+        found["step_size"][-1] = np.nan  # independent draws have no steps
+    rejected = rejections(counts)
+    found |= {
+        "swaps_proposed": counts[1:, PROPOSED].astype(np.int64),
+        "swaps_accepted": counts[1:, SWAPPED].astype(np.int64),
+        "swap_rate": 1.0 - rejected,
+        "barrier": np.asarray(rejected.sum()),
+        "restarts" if restarts else "round_trips": np.asarray(round_trips.sum()),
+        "prior_is_proper": np.asarray(int(proper)),
+    }
+    if counts[:, EXCHANGES].any():
+        with np.errstate(invalid="ignore"):  # the prior has no rows to exchange
+            found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
+    if not ladder.own:
+        with np.errstate(divide="ignore", invalid="ignore"):  # before the first draw
+            steps = np.log(counts[1:, ITERATIONS])
+            found["log_ratio_warmer"] = counts[1:, WARMER] - steps
+            found["log_ratio_colder"] = steps - counts[1:, COLDER]
+        if restarts:
+            found["log_constant"] = np.asarray(np.nan if log_constant is None else log_constant)
+    return found
+
+
+def _over_chains(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean, and its standard error where there are several."""
+    mean = float(np.mean(values))
+    if len(values) < 2 or not math.isfinite(mean):
+        return mean, None
+    return mean, float(np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+    """Return the summary of all chains' tallies, as JSON; see ``Chain.described``."""
+    mean = {name: np.mean([tally[name] for tally in tallies], axis=0) for name in tallies[0]}
+    shown = ("beta", "rows", "step_size", "acceptance_rate", "swap_rate")
+    found: dict[str, Any] = {
+        "levels": {
+            name: [float(v) if math.isfinite(v) else None for v in mean[name]]
+            for name in shown
+            if name in mean
+        }
+    }
+    if "swap_rate" not in mean:
+        return found
+    barrier, error = _over_chains([float(tally["barrier"]) for tally in tallies])
+    kind = "restarts" if "restarts" in mean else "round_trips"
+    trips = int(sum(int(tally[kind]) for tally in tallies))
+    found |= {"barrier": _or_none(barrier), "barrier_error": error, kind: trips}
+    if "log_ratio_warmer" in mean:
+        totals = [float(tally["log_ratio_warmer"].sum()) for tally in tallies]
+        value, error = _over_chains(totals)
+        prior = float(mean["beta"][-1]) == 0.0
+        name = "log_normalising_constant" if prior else "log_normalising_ratio"
+        constant = float(mean["log_constant"]) if prior else 0.0
+        if math.isnan(constant):
+            found[f"{name}_lacks"] = LACKING
+        else:
+            value += constant
+        found |= {name: _or_none(value), f"{name}_error": error}
+    found["warnings"] = [*_warnings(mean, barrier, trips), *restart_warnings(tallies)]
+    return found
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> list[str]:
+    """Return warnings of the ladder, each with its remedy."""
+    found = []
+    rates = mean["swap_rate"]
+    levels = len(rates) + 1
+    lowest = int(np.nanargmin(rates)) if np.isfinite(rates).any() else 0
+    wanted = max(math.ceil(2.0 * barrier + 1.0), levels + 1) if math.isfinite(barrier) else levels
+    if rates[lowest] < LEAST_SWAPS and "exchanges_accepted" in mean:
+        found.append(
+            f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
+            f"{percent(rates[lowest])} of the proposals, expected {percent(LEAST_SWAPS)} or "
+            "more: subsets that are resampled come to hold the rows that are likely anyway; "
+            "leave out resample"
+        )
+    elif rates[lowest] < LEAST_SWAPS:
+        found.append(
+            f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
+            f"{percent(rates[lowest])} of the proposals, expected {percent(LEAST_SWAPS)} or "
+            f"more; ask for n_levels={wanted} or more, for more warm-up, or for a larger beta_min"
+        )
+    if trips == 0 and "round_trips" in mean:
+        found.append(
+            "no state went from level 0 to the last level and back: a mode that is far away may "
+            "have been missed; ask for more draws, or for other n_levels or beta_min"
+        )
+    return found
 
 
 class ParallelKernel(TemperedKernel):
@@ -46,8 +250,8 @@ class ParallelKernel(TemperedKernel):
         )  # fmt: skip
         levels = options.n_levels
         self._every = int(getattr(options, "iterations_per_draw", None) or 1)
-        self._schedule = swaps.SCHEDULES[getattr(options, "swaps")]  # noqa: B009
-        self._places = swaps.allocate_places(levels)
+        self._schedule = loop.SCHEDULES[getattr(options, "swaps")]  # noqa: B009
+        self._places = loop.allocate_places(levels)
         self._tallies = start_tallies(levels)
         self._rates = np.zeros((levels, 2))
         self._known = np.zeros(2)
@@ -64,14 +268,14 @@ class ParallelKernel(TemperedKernel):
     def _allocate_own(self) -> Held:
         """Return room for the rows of the subsets; of nested ones, for all rows in their order."""
         full, ladder = self.problem.full, self.ladder
-        self._kind = swaps.SAME_ROWS
+        self._kind = loop.SAME_ROWS
         n = 0
         if ladder.own and len(ladder.beta) > 1:
             n = int(ladder.hi[1:].max())
-            self._kind = swaps.SEPARATE
+            self._kind = loop.SEPARATE
             if self._nested() and not full.joint:
                 n = len(full.y)
-                self._kind = swaps.PREFIXES
+                self._kind = loop.PREFIXES
         return self._allocate_rows(n)
 
     def _deal(self) -> NDArray[np.int64]:
@@ -89,7 +293,7 @@ class ParallelKernel(TemperedKernel):
         """Copy the rows of the subsets, which are the first of their orders."""
         full, ladder = self.problem.full, self.ladder
         self.own = self._allocate_own()
-        if self._kind == swaps.SAME_ROWS:
+        if self._kind == loop.SAME_ROWS:
             return
         if self._nested():
             copy_held(full, self._order[0], 0, len(self.own.y), self.own, 0)
@@ -205,8 +409,8 @@ class ParallelKernel(TemperedKernel):
         """Space the levels by the rejection rates of this round; their rows follow."""
         self.move_ladder(respaced(self.ladder.beta, rejections(self._tallies)))
         self._forget()
-        if self._kind != swaps.SAME_ROWS:
-            if self._kind == swaps.SEPARATE:  # prefixes of another length are there already
+        if self._kind != loop.SAME_ROWS:
+            if self._kind == loop.SEPARATE:  # prefixes of another length are there already
                 self._take_rows()
             self.replicas.scalars[self._places.replica_at[1:], STALE] = 1.0
 
@@ -219,7 +423,7 @@ class ParallelKernel(TemperedKernel):
         return {**arrays, **places, **order, "tallies": self._tallies}
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         arrays, meta = super().get_state()
         return arrays, {**meta, "drawing": self._drawing}
 

@@ -10,23 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.text import percent
-from streammc.samplers.tempering.barrier import respaced, round_end
-from streammc.samplers.tempering.excursion import AWAY, HOME, N_MOVES
-from streammc.samplers.tempering.kernel import TemperedKernel
-from streammc.samplers.tempering.options import ADAPTED, HMC
-from streammc.samplers.tempering.restarts import restart_warnings
-from streammc.samplers.tempering.shared import TemperedProblem
-from streammc.samplers.tempering.subsets import n_keys
-from streammc.samplers.tempering.tempered_transitions import TransitionOptions
+from streammc.samplers.tempering.facts import restart_warnings
+from streammc.samplers.tempering.kernel import TemperedKernel, TemperedProblem, respaced, round_end
+from streammc.samplers.tempering.options import ADAPTED, HMC, TransitionOptions
 from streammc.samplers.tempering.transition_loop import (
+    AWAY,
     DIVERGED,
     EXCHANGE,
     GOING_DOWN,
     GOING_UP,
+    HOME,
     INCREMENT,
+    N_MOVES,
     N_TALLIES,
     Batch,
     Transition,
+    n_keys,
     run,
 )
 
@@ -126,7 +125,7 @@ class TransitionKernel(TemperedKernel):
         return {**kept, "tally": self.tally}
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``common.chain``."""
+        """Return arrays and JSON; see ``common.chains``."""
         arrays, meta = super().get_state()
         return arrays, {**meta, "drawing": self._drawing}
 

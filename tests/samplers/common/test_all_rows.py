@@ -9,7 +9,7 @@ from streammc.control_variates.unexpanded import without_pass
 from streammc.models import gaussian_process, logistic
 from streammc.priors import normal
 from streammc.samplers import pt
-from streammc.samplers.common.all_rows import ground
+from streammc.samplers.common.preparation import ground
 from streammc.stores import from_arrays
 
 

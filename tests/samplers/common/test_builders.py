@@ -12,8 +12,8 @@ import pytest
 from streammc import registry
 from streammc.docstrings import entries, sections
 from streammc.errors import ConfigError
-from streammc.samplers.common import builders
-from streammc.samplers.common.builders import builder
+from streammc.samplers.common import options
+from streammc.samplers.common.options import builder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def test_no_text_of_an_option_stands_twice() -> None:
     }
     texts = [
         meaning
-        for doc in [builders._SHARED, *(vars(each)["__doc__"] for each in classes)]
+        for doc in [options._SHARED, *(vars(each)["__doc__"] for each in classes)]
         for _, meaning in entries(sections(doc).get("Parameters", "")).values()
     ]
     assert len(texts) > 90

@@ -8,8 +8,15 @@ from ladders import problem
 
 from streammc.priors import normal
 from streammc.samplers import pt
-from streammc.samplers.common.explorers import EXPLORERS, allocate_trial
-from streammc.samplers.common.ladder import EVALUATED, LOG_LIK, LOG_PRIOR, STALE, allocate_replicas
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.tempering.ladder import (
+    EVALUATED,
+    EXPLORERS,
+    LOG_LIK,
+    LOG_PRIOR,
+    STALE,
+    allocate_replicas,
+)
 from streammc.samplers.tempering.parallel_kernel import ParallelKernel
 
 D, N, SCALE = 3, 25, 1.7

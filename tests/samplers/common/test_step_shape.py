@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.samplers.common.step_shape import StepShape
+from streammc.samplers.common.tuning import StepShape
 
 STAR, FACTOR = np.array([1.0, -2.0]), np.array([[2.0, 0.0], [0.5, 0.3]])
 

@@ -10,12 +10,11 @@ from streammc.models import gaussian_mean, gaussian_mixture
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.common.tuning import LOG_AVERAGE, LOG_STEP, SHRINK_TO
-from streammc.samplers.equi_energy.chain_state import ABOVE, VALUE
-from streammc.samplers.equi_energy.jumps import jumps_described
+from streammc.samplers.equi_energy.facts import jumps_described
 from streammc.samplers.equi_energy.kernel import FIRST_STEP, EquiEnergyKernel
-from streammc.samplers.equi_energy.moves import EMPTY, jump, refresh
+from streammc.samplers.equi_energy.loop import ABOVE, EMPTY, VALUE, jump, refresh
 
 Z = 4.5
 ENERGIES = ["subset", "full", "shared", "carried"]

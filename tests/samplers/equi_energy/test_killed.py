@@ -20,7 +20,7 @@ from streammc.models import gaussian_mean
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import mintee
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

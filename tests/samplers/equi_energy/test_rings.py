@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from streammc.samplers.equi_energy.rings import (
+from streammc.samplers.equi_energy.loop import (
     add,
     allocate_rings,
     energy_levels,
@@ -40,7 +40,7 @@ def test_every_state_is_equally_likely_to_be_held():
 
 
 def test_rings_that_would_take_too_much_room_hold_fewer(monkeypatch):
-    monkeypatch.setattr("streammc.samplers.equi_energy.rings.RING_BYTES", 8 * 4 * 9 * 5)
+    monkeypatch.setattr("streammc.samplers.equi_energy.loop.RING_BYTES", 8 * 4 * 9 * 5)
     assert (3, 3, 5, 3) == allocate_rings(3, 1000, 3).z.shape
     assert (3, 3, 1, 300) == allocate_rings(3, 1000, 300).z.shape
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammc.samplers.hamiltonian.facts import edge_warnings, subsample_warnings
+from streammc.samplers.hamiltonian.options import edge_warnings, subsample_warnings
 
 FACTS = {"n_blocks": 10, "warmup": 50, "log_lik_variance_mean": 1.0, "beyond_edge": 0.001}
 """Of a run at all of its limits."""

@@ -14,15 +14,15 @@ from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.common import tuning
-from streammc.samplers.hamiltonian.buffers import (
+from streammc.samplers.hamiltonian.transition import (
     BUFFERS_TYPE,
     MAX_DEPTH,
     Buffers,
+    allocate_proposal,
     allocate_tree,
+    move,
+    nuts,
 )
-from streammc.samplers.hamiltonian.integrator import move
-from streammc.samplers.hamiltonian.nuts import nuts
-from streammc.samplers.hamiltonian.subsample import allocate_proposal
 
 FREQUENCY = 0.7
 MODEL = (LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE)

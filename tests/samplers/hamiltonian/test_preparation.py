@@ -11,9 +11,9 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import hmc, hmc_ecs
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.hamiltonian import preparation
-from streammc.samplers.hamiltonian.recalibrate import _Kept
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.hamiltonian import problem
+from streammc.samplers.hamiltonian.problem import _Kept
 from streammc.stores import from_arrays
 
 
@@ -44,7 +44,7 @@ def test_control_variates_have_the_order_of_the_sampler(data, order):
 def test_given_control_variates_are_the_first_stage_of_a_recalibration(data, monkeypatch):
     model = resolved(logistic(prior=normal(2.0)), data)
     given = compute(data, model)
-    monkeypatch.setattr(preparation, "recalibrate", lambda request, sampler, first: first)
+    monkeypatch.setattr(problem, "recalibrate", lambda request, sampler, first: first)
     request = RunRequest(data, model, hmc_ecs(recalibrate=50), given, seed=1)
     assert given is decide(request).cv
 

@@ -9,7 +9,7 @@ import pytest
 from problems import Small
 
 from streammc.likelihood.target import DENSITY
-from streammc.samplers.hamiltonian.subsample import allocate_proposal, propose_subsample
+from streammc.samplers.hamiltonian.transition import allocate_proposal, propose_subsample
 
 GRID = np.linspace(-1.5, 1.5, 5)
 

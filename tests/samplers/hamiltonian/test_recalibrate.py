@@ -11,7 +11,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, hmc_ecs_signed
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -115,8 +115,8 @@ def test_a_resumed_run_does_not_recalibrate_again(store, reference, tmp_path, mo
     stop = StopAfter("warmup", 2)
     report = sample(store, path, hmc_ecs(recalibrate=40), stop=stop, progress=stop.progress)
     assert not report.finished
-    monkeypatch.setattr("streammc.samplers.hamiltonian.preparation.recalibrate", None)
-    monkeypatch.setattr("streammc.samplers.common.planning.compute", None)
+    monkeypatch.setattr("streammc.samplers.hamiltonian.problem.recalibrate", None)
+    monkeypatch.setattr("streammc.samplers.common.preparation.compute", None)
     assert sample(store, path, hmc_ecs(recalibrate=40)).finished
     assert digest(reference[0]) == digest(path)
 

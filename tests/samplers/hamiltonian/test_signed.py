@@ -8,9 +8,12 @@ from problems import Small, batch_z, kernel_problem
 
 from streammc.diagnostics.signed import signed_statistics
 from streammc.likelihood.target import DENSITY, ESTIMATE, SIGN
-from streammc.samplers.hamiltonian.factors import accept_factors, propose_factors
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.samplers.hamiltonian.subsample import allocate_proposal
+from streammc.samplers.hamiltonian.transition import (
+    accept_factors,
+    allocate_proposal,
+    propose_factors,
+)
 from streammc.subsampling.units import ProductDesign
 
 DRAWS = 400_000

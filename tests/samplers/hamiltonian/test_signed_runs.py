@@ -15,7 +15,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.trace.datatree import open_run
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))

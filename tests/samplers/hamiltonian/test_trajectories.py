@@ -19,9 +19,8 @@ from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common import tuning
-from streammc.samplers.hamiltonian.buffers import Buffers, allocate_tree
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.samplers.hamiltonian.subsample import allocate_proposal
+from streammc.samplers.hamiltonian.transition import Buffers, allocate_proposal, allocate_tree
 
 DRAWS = 400_000
 KINDS = {
@@ -111,7 +110,7 @@ def nuts_draws(module, small):
 
 def rewritten(folder, old, new):
     """Import the source of NUTS with one line changed."""
-    source = importlib.util.find_spec("streammc.samplers.hamiltonian.nuts").origin
+    source = importlib.util.find_spec("streammc.samplers.hamiltonian.transition").origin
     text = Path(source).read_text()
     assert 1 == text.count(old)
     path = folder / "broken_nuts.py"

@@ -15,8 +15,7 @@ from streammc.models import logistic, user
 from streammc.models.glm.bernoulli_logit import link as logistic_link
 from streammc.priors import normal
 from streammc.samplers import hmc_ecs
-from streammc.samplers.hamiltonian.problem import subsampled
-from streammc.samplers.hamiltonian.whitening import whiten_block, whitened_base
+from streammc.samplers.hamiltonian.problem import subsampled, whiten_block, whitened_base
 from streammc.stores.memory import from_arrays
 
 

@@ -15,8 +15,8 @@ from streammc.errors import ConfigError, RefusedError
 from streammc.priors import half_student_t, normal, student_t
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, laplace
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.importance import reach, weighing
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.importance import weighing
 from streammc.samplers.importance.weighing import _require_light_tail, systematic
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -194,7 +194,7 @@ def test_normal_proposals_for_a_few_rows_are_caught(tmp_path, monkeypatch):
 
 def test_density_of_heavy_proposals_is_that_of_their_draws():
     rng = np.random.default_rng(2)
-    z, log_density = reach.proposals(rng, 200_000, 2, True)
+    z, log_density = weighing.proposals(rng, 200_000, 2, True)
     at = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0])
     inside = np.histogram(np.linalg.norm(z, axis=1), at)[0] / len(z)
     # By importance sampling from a wide normal: the mass of every ring.

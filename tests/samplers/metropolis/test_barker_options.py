@@ -8,7 +8,7 @@ from streammc.errors import ConfigError
 from streammc.samplers import mh_fixed, mh_minibatch
 from streammc.samplers.metropolis import mh_fixed as mh_fixed_options
 from streammc.samplers.metropolis import mh_minibatch as mh_minibatch_options
-from streammc.samplers.metropolis.acceptance.correction import LARGEST_SIGMA
+from streammc.samplers.metropolis.correction import LARGEST_SIGMA
 
 
 @pytest.mark.parametrize(("build", "first"), [(mh_minibatch, 30), (mh_fixed, 6 * 30)])

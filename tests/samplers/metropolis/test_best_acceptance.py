@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
 
-from streammc.samplers.metropolis.problem import ACCEPTANCE, LANGEVIN, RANDOM_WALK
+from streammc.samplers.metropolis.options import ACCEPTANCE, LANGEVIN, RANDOM_WALK
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(200)
 TESTS = {

@@ -20,12 +20,9 @@ from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.common.proposals import LANGEVIN, RANDOM_WALK, SGHMC
-from streammc.samplers.metropolis.acceptance.interface import BARKER, METROPOLIS
-from streammc.samplers.metropolis.loop import run
-from streammc.samplers.metropolis.mh import decide
-from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
-from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.workspace import (
+from streammc.samplers.common.statistics import METROPOLIS_STATISTICS
+from streammc.samplers.metropolis.acceptance import BARKER, METROPOLIS
+from streammc.samplers.metropolis.loop import (
     ITERATION,
     PRIOR,
     STEP,
@@ -35,7 +32,10 @@ from streammc.samplers.metropolis.workspace import (
     Shared,
     Workspace,
     allocate_decision,
+    look_at_start,
+    run,
 )
+from streammc.samplers.metropolis.mh import decide
 
 PAIRS = 300_000
 STEPS = 3

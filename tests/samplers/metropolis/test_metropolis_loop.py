@@ -19,7 +19,8 @@ from streammc.models import logistic
 from streammc.numerics.jit import jit
 from streammc.priors import normal
 from streammc.samplers import mh
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.common.statistics import METROPOLIS_STATISTICS
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     BATCH,
     BOUND,
@@ -37,10 +38,8 @@ from streammc.samplers.metropolis.acceptance.interface import (
     WANTED,
     Prepared,
 )
-from streammc.samplers.metropolis.loop import NEED_TERMS
-from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
-from streammc.samplers.metropolis.problem import metropolis
-from streammc.samplers.metropolis.workspace import ITERATION, LEFT, TAKEN
+from streammc.samplers.metropolis.loop import ITERATION, LEFT, NEED_TERMS, TAKEN
+from streammc.samplers.metropolis.options import metropolis
 from streammc.stores import from_arrays
 from streammc.subsampling.keyed import KeyedUnits
 

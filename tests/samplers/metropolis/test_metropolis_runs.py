@@ -22,7 +22,7 @@ from streammc.samplers import (
     pt,
     sgld,
 )
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

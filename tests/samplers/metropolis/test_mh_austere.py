@@ -13,14 +13,7 @@ from term_populations import metropolis, population
 from streammc.errors import ConfigError
 from streammc.numerics.jit import f8, i8, jit, vector
 from streammc.samplers import mh_austere
-from streammc.samplers.metropolis.acceptance.austere_search import (
-    EPSILONS,
-    FIRST_PAIR,
-    SIZES,
-    TERMS,
-    pair_table,
-)
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     COUNT,
     ERROR,
@@ -36,12 +29,18 @@ from streammc.samplers.metropolis.acceptance.interface import (
     TEST_SIGNATURE,
     UNIFORM,
 )
-from streammc.samplers.metropolis.acceptance.sequential_error import (
+from streammc.samplers.metropolis.mh_austere import (
+    EPSILONS,
+    FIRST_PAIR,
+    SIZES,
+    TERMS,
+    decide,
     drift_grid,
+    pair_table,
     sequential_test,
+    student_threshold,
     tabulated,
 )
-from streammc.samplers.metropolis.mh_austere import decide, student_threshold
 
 SIZE = 500
 

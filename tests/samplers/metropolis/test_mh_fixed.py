@@ -10,8 +10,7 @@ from numba import njit
 from scipy.special import expit
 
 from streammc.samplers import mh_fixed
-from streammc.samplers.metropolis.acceptance.correction import correction
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     ERROR,
     FORCED,
@@ -30,10 +29,16 @@ from streammc.samplers.metropolis.acceptance.interface import (
     TEST_SIGNATURE,
     USED,
     WANTED,
+    add_terms,
 )
-from streammc.samplers.metropolis.acceptance.moments import add_terms
-from streammc.samplers.metropolis.acceptance.spread import spread_errors
-from streammc.samplers.metropolis.mh_fixed import _SUMS, MOST_BATCHES, REMEDIES, decide
+from streammc.samplers.metropolis.correction import correction
+from streammc.samplers.metropolis.mh_fixed import (
+    _SUMS,
+    MOST_BATCHES,
+    REMEDIES,
+    decide,
+    spread_errors,
+)
 
 M = 20
 

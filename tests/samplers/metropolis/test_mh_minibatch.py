@@ -12,8 +12,7 @@ from numba import njit
 from scipy.special import expit, ndtr, ndtri
 
 from streammc.samplers import mh_minibatch
-from streammc.samplers.metropolis.acceptance.correction import correction
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     ERROR,
     FORCED,
@@ -32,8 +31,9 @@ from streammc.samplers.metropolis.acceptance.interface import (
     USED,
     VARIANCE,
     WANTED,
+    add_terms,
 )
-from streammc.samplers.metropolis.acceptance.moments import add_terms
+from streammc.samplers.metropolis.correction import correction
 from streammc.samplers.metropolis.mh_minibatch import decide
 
 M = 40

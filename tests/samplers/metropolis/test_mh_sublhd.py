@@ -11,7 +11,7 @@ from term_populations import metropolis, population
 
 from streammc.numerics.jit import f8, i8, jit
 from streammc.samplers import mh_sublhd
-from streammc.samplers.metropolis.acceptance.interface import TEST_SIGNATURE, UNIFORM
+from streammc.samplers.metropolis.acceptance import TEST_SIGNATURE, UNIFORM
 from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES, decide, half_width
 
 

@@ -24,10 +24,10 @@ from streammc.numerics.jit import jit
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import mint
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.metropolis.acceptance.interface import ESTIMATED, TEST_SIGNATURE
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.metropolis.acceptance import ESTIMATED, TEST_SIGNATURE
 from streammc.samplers.metropolis.mint import decide
-from streammc.samplers.metropolis.problem import metropolis
+from streammc.samplers.metropolis.options import metropolis
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 

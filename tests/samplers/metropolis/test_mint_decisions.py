@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from streammc.samplers import mint
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     COUNT,
     ERROR,
@@ -24,8 +24,8 @@ from streammc.samplers.metropolis.acceptance.interface import (
     REJECT,
     VARIANCE,
     WANTED,
+    add_terms,
 )
-from streammc.samplers.metropolis.acceptance.moments import add_terms
 from streammc.samplers.metropolis.mint import NORMALITY, decide
 
 

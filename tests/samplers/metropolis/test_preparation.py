@@ -11,8 +11,8 @@ import pytest
 import streammc
 from streammc.runs.setup import decide
 from streammc.samplers import mh, mh_sublhd
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.metropolis.preparation import _bounded
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.metropolis.options import _bounded
 
 
 def test_the_pass_for_a_bound_is_counted_with_its_rows_and_seconds() -> None:

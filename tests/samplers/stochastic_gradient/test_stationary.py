@@ -16,8 +16,8 @@ from streammc.models import gaussian_mean, logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import sghmc, sgld
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.stochastic_gradient.facts import bias_evidence
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.stochastic_gradient.options import bias_evidence
 from streammc.samplers.stochastic_gradient.stationary import (
     Approximation,
     fewest_steps,

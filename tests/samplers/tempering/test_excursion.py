@@ -19,20 +19,29 @@ from streammc.likelihood.density import _no_joint, _no_link
 from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import normal
-from streammc.samplers.common.explorers import allocate_trial, random_walk, refresh
-from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, STALE, Ladder, allocate_replicas
-from streammc.samplers.tempering.ensemble import Ensemble
-from streammc.samplers.tempering.excursion import (
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.tempering.ladder import (
+    LOG_LIK,
+    LOG_PRIOR,
+    STALE,
+    Ensemble,
+    Ladder,
+    allocate_replicas,
+    random_walk,
+    refresh,
+)
+from streammc.samplers.tempering.transition_loop import (
     AWAY,
     DOWN,
     HOME,
     N_MOVES,
     NOT_VISITED,
     UP,
+    choose,
     decide,
+    n_keys,
     rise_and_fall,
 )
-from streammc.samplers.tempering.subsets import choose, n_keys
 
 STATES, ROWS = 5, 6
 TABLE = 3.0 * np.random.default_rng(6).normal(size=(ROWS, STATES))

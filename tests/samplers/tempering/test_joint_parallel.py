@@ -23,10 +23,9 @@ from streammc.models import logistic
 from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
 from streammc.priors import normal
 from streammc.samplers import pt, spt
-from streammc.samplers.common.explorers import EXPLORER_SIGNATURE, EXPLORER_TYPE
-from streammc.samplers.common.ladder import STALE
+from streammc.samplers.common.statistics import SWAP_ACCEPTED, TEMPERED_STATISTICS
+from streammc.samplers.tempering.ladder import EXPLORER_SIGNATURE, EXPLORER_TYPE, STALE
 from streammc.samplers.tempering.loop import Batch, run
-from streammc.samplers.tempering.options import SWAP_ACCEPTED, TEMPERED_STATISTICS
 from streammc.samplers.tempering.problem import tempering
 from streammc.stores.memory import from_arrays
 

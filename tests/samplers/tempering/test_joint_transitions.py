@@ -18,14 +18,27 @@ from streammc.likelihood.density import _no_joint
 from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
 from streammc.priors import normal
-from streammc.samplers.common.explorers import EXPLORER_TYPE, EXPLORERS, allocate_trial, hmc
-from streammc.samplers.common.ladder import STALE, Ladder, allocate_replicas
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.common.statistics import SWAP_ACCEPTED, TEMPERED_STATISTICS
 from streammc.samplers.common.tuning import start
-from streammc.samplers.tempering.ensemble import Ensemble
-from streammc.samplers.tempering.excursion import HOME, N_MOVES
-from streammc.samplers.tempering.options import SWAP_ACCEPTED, TEMPERED_STATISTICS
-from streammc.samplers.tempering.subsets import n_keys
-from streammc.samplers.tempering.transition_loop import N_TALLIES, Batch, Transition, run
+from streammc.samplers.tempering.ladder import (
+    EXPLORER_TYPE,
+    EXPLORERS,
+    STALE,
+    Ensemble,
+    Ladder,
+    allocate_replicas,
+    hmc,
+)
+from streammc.samplers.tempering.transition_loop import (
+    HOME,
+    N_MOVES,
+    N_TALLIES,
+    Batch,
+    Transition,
+    n_keys,
+    run,
+)
 
 PAIRS, STEPS, LIMIT = 50_000, 3, 4.5
 X = np.array([0.6, 1.4, -0.9, 1.1, 0.3, -1.3])

@@ -11,10 +11,10 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import mintee, pt, spt, stt, tt
-from streammc.samplers.common import all_rows
-from streammc.samplers.common.all_rows import size_text
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.tempering import levels
+from streammc.samplers.common import preparation
+from streammc.samplers.common.preparation import size_text
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.tempering import problem
 from streammc.stores import from_arrays
 from streammc.stores.memory import MemoryStore
 
@@ -93,7 +93,7 @@ def test_bytes_of_subsets_are_those_of_every_chain(data, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("name", [*BUILDERS, "mintee"])
 def test_rows_that_do_not_fit_are_refused_before_a_row_is_read(data, tmp_path, monkeypatch, name):
     heard = Heard(monkeypatch)
-    monkeypatch.setattr(all_rows, "memory_limit", lambda: ROWS - 1)
+    monkeypatch.setattr(preparation, "memory_limit", lambda: ROWS - 1)
     sampler = mintee(n_levels=2, subset_size=50) if name == "mintee" else built(name)
     with pytest.raises(OutOfMemoryError, match=f"for {name}, .* found 400 rows x 2 features"):
         run_job(request(data, sampler, tmp_path / "run", progress=heard))
@@ -103,12 +103,12 @@ def test_rows_that_do_not_fit_are_refused_before_a_row_is_read(data, tmp_path, m
 @pytest.mark.parametrize("name", MINE)
 def test_subsets_of_all_chains_that_do_not_fit_are_refused(data, tmp_path, monkeypatch, name):
     fits = CHAINS * MINE[name]
-    monkeypatch.setattr(levels, "memory_limit", lambda: fits - 1)
+    monkeypatch.setattr(problem, "memory_limit", lambda: fits - 1)
     with pytest.raises(OutOfMemoryError, match="in each of 3 chains") as error:
         run_job(request(data, built(name), tmp_path / "run"))
     assert 71 == error.value.exit_code
     assert [] == [*tmp_path.iterdir()]
-    monkeypatch.setattr(levels, "memory_limit", lambda: fits)
+    monkeypatch.setattr(problem, "memory_limit", lambda: fits)
     assert run_job(request(data, built(name), tmp_path / "run")).finished
 
 

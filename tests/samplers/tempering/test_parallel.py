@@ -15,13 +15,23 @@ from streammc.errors import OutOfMemoryError
 from streammc.likelihood.density import log_likelihood
 from streammc.priors import normal
 from streammc.samplers import pt, spt
-from streammc.samplers.common.explorers import EXPLORERS, allocate_trial
-from streammc.samplers.common.ladder import LOG_LIK, STALE, allocate_replicas, geometric
+from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.common.statistics import TEMPERED_STATISTICS
 from streammc.samplers.common.tuning import LOG_AVERAGE
-from streammc.samplers.tempering.barrier import respaced, round_end
-from streammc.samplers.tempering.options import TEMPERED_STATISTICS
-from streammc.samplers.tempering.parallel_kernel import ParallelKernel
-from streammc.samplers.tempering.side_by_side import LEAST_SECONDS, Choice, shares
+from streammc.samplers.tempering.kernel import respaced, round_end
+from streammc.samplers.tempering.ladder import (
+    EXPLORERS,
+    LOG_LIK,
+    STALE,
+    allocate_replicas,
+    geometric,
+)
+from streammc.samplers.tempering.parallel_kernel import (
+    LEAST_SECONDS,
+    Choice,
+    ParallelKernel,
+    shares,
+)
 
 LIMIT = 4.5
 

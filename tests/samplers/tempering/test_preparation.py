@@ -11,7 +11,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import pt, spt, stt, tt
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 
 

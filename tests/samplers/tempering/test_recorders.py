@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from streammc.samplers.tempering.recorders import _warnings
+from streammc.samplers.tempering.parallel_kernel import _warnings
 
 
 @pytest.mark.parametrize("more", [{}, {"exchanges_accepted": np.array([0.1])}])

@@ -8,7 +8,7 @@ from streammc.models import logistic
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, tt
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
 
 

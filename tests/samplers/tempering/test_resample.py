@@ -10,9 +10,8 @@ import pytest
 from ladders import ROWS, STATES, SUBSETS, Tabulated, by_hand
 
 from streammc.numerics.blas import single_threaded
-from streammc.samplers.common.ladder import EVALUATED, GRADIENT_STALE, LOG_LIK, STALE
-from streammc.samplers.tempering.loop import EXCHANGES
-from streammc.samplers.tempering.resample import OFFSETS, resample
+from streammc.samplers.tempering.ladder import EVALUATED, GRADIENT_STALE, LOG_LIK, STALE
+from streammc.samplers.tempering.loop import EXCHANGES, OFFSETS, resample
 
 CLOSE = 1e-9
 

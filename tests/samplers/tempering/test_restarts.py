@@ -16,12 +16,10 @@ from streammc.models import binomial, gaussian_mixture
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, stt, tt
-from streammc.samplers.common.ladder import LOG_LIK
-from streammc.samplers.common.request import RunRequest
-from streammc.samplers.tempering.last_level import WARM
-from streammc.samplers.tempering.levels import MOST_LEVELS, MOST_VISITED, settle
-from streammc.samplers.tempering.problem import tempering
-from streammc.samplers.tempering.restarts import FEWEST, restart_warnings
+from streammc.samplers.common.sampler import RunRequest
+from streammc.samplers.tempering.facts import FEWEST, restart_warnings
+from streammc.samplers.tempering.ladder import LOG_LIK
+from streammc.samplers.tempering.problem import MOST_LEVELS, MOST_VISITED, WARM, settle, tempering
 from streammc.stores import from_arrays
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from ladders import CASES, Tabulated, by_hand
 
-from streammc.samplers.common.explorers import probability
-from streammc.samplers.common.ladder import LOG_LIK, STALE
-from streammc.samplers.tempering.swaps import statistic
+from streammc.samplers.common.proposals import probability
+from streammc.samplers.tempering.ladder import LOG_LIK, STALE
+from streammc.samplers.tempering.loop import statistic
 
 
 def defect(move, target):

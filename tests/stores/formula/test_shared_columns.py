@@ -8,7 +8,7 @@ import pytest
 from streammc.models import logistic
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
-from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import RunRequest
 from streammc.stores.ingest.ingestion import from_table
 
 N = 120

@@ -8,8 +8,8 @@ from scipy.special import zeta
 from scipy.stats import norm, t
 
 from streammc.numerics.jit import f8, jit, vector
-from streammc.samplers.metropolis.acceptance import sequential_error
-from streammc.samplers.metropolis.acceptance.austere_search import (
+from streammc.samplers.metropolis import mh_austere
+from streammc.samplers.metropolis.mh_austere import (
     DRIFTS,
     ERRORS,
     FIRST_PAIR,
@@ -42,10 +42,10 @@ def test_a_pair_that_is_given_has_students_quantiles_by_its_number_of_terms() ->
     terms = np.arange(2, N_DRIFTS)
     expected = t.isf(0.05, terms - 1)
     np.testing.assert_allclose(table[1 + THRESHOLDS, 2:], expected, rtol=1e-8)
-    found = sequential_error.sequential_test(5000, 60, 0.05, table[DRIFTS])
+    found = mh_austere.sequential_test(5000, 60, 0.05, table[DRIFTS])
     np.testing.assert_array_equal(found.error, table[1 + ERRORS])
 
 
 def test_the_overshoot_of_a_walk_is_chernoffs() -> None:
     expected = -zeta(0.5) / math.sqrt(2.0 * math.pi)
-    assert sequential_error._OVERSHOOT == pytest.approx(expected, rel=1e-12)
+    assert mh_austere._OVERSHOOT == pytest.approx(expected, rel=1e-12)

@@ -7,9 +7,8 @@ import pytest
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from streammc.samplers.metropolis.acceptance import clt
-from streammc.samplers.metropolis.acceptance.interface import COUNT, N_CARRIED, N_FACTS, N_TERMS
-from streammc.samplers.metropolis.acceptance.moments import add_terms
+from streammc.samplers.metropolis import clt
+from streammc.samplers.metropolis.acceptance import COUNT, N_CARRIED, N_FACTS, N_TERMS, add_terms
 
 X = np.random.default_rng(3).gamma(0.7, size=400)
 

@@ -8,19 +8,17 @@ from numba import njit
 from scipy.special import expit, ndtr
 
 from streammc.errors import ConfigError
-from streammc.samplers.metropolis.acceptance.correction import (
+from streammc.samplers.metropolis.correction import (
     OPTIMAL,
     PAPER,
     SOLVED,
-    correction,
-    draw_correction,
-    table_of,
-)
-from streammc.samplers.metropolis.acceptance.deconvolution import (
     Cells,
+    correction,
     distribution,
+    draw_correction,
     linear_programme,
     ridge,
+    table_of,
     worst,
 )
 

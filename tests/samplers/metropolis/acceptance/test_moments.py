@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.samplers.metropolis.acceptance.interface import (
+from streammc.samplers.metropolis.acceptance import (
     BATCH,
     COUNT,
     KEPT,
@@ -16,8 +16,9 @@ from streammc.samplers.metropolis.acceptance.interface import (
     SWEPT_LARGEST,
     SWEPT_M2,
     SWEPT_MEAN,
+    add_terms,
+    sweep_terms,
 )
-from streammc.samplers.metropolis.acceptance.moments import add_terms, sweep_terms
 
 
 def moments(x: np.ndarray, batches: list[int], factor: float = 1.0) -> tuple[np.ndarray, ...]:

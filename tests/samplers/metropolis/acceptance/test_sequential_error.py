@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from streammc.samplers.metropolis.acceptance import sequential_error
-from streammc.samplers.metropolis.acceptance.austere_search import conservative_pair
-from streammc.samplers.metropolis.acceptance.sequential_error import drift_grid, sequential_test
+from streammc.samplers.metropolis import mh_austere
+from streammc.samplers.metropolis.mh_austere import conservative_pair, drift_grid, sequential_test
 
 PUBLISHED = {
     (50, 0.001): (0.031258, 251.35),
@@ -112,9 +111,9 @@ def test_looks_left_out_change_little(epsilon: float) -> None:
 def test_nodes_resolve_the_shortest_step(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     size, m = 1000, 5
     found = sequential_test(size, m, epsilon)
-    monkeypatch.setattr(sequential_error, "_RESOLUTION", 6.0)
+    monkeypatch.setattr(mh_austere, "_RESOLUTION", 6.0)
     fine = sequential_test(size, m, epsilon)
-    monkeypatch.setattr(sequential_error, "_RESOLUTION", 2.6)
+    monkeypatch.setattr(mh_austere, "_RESOLUTION", 2.6)
     coarse = sequential_test(size, m, epsilon)
     assert np.abs(found.error - fine.error).max() < 4e-8
     assert np.abs(coarse.error - fine.error).max() > 6e-8

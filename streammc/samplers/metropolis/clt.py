@@ -1,4 +1,4 @@
-r"""Error of the normal approximation to the mean of some terms, in the acceptance probability.
+"""Error of the normal approximation to the mean of some terms, in the acceptance probability.
 
 The sum that is compared with 0 is ``W = Delta* + X_nc``, plus ``X_corr``, where ``X_nc``
 is normal with variance ``sigma^2 - s^2`` and ``s^2`` is the variance of ``Delta*``
@@ -20,7 +20,7 @@ import math
 from typing import Final
 
 from streammc.numerics.jit import f8, jit, vector
-from streammc.samplers.metropolis.acceptance.interface import COUNT, KEPT, M2, M3, MEAN
+from streammc.samplers.metropolis.acceptance import COUNT, KEPT, M2, M3, MEAN
 
 SMALLEST: Final = 8.4
 """Smallest value of ``6.4 E|X|^3 + 2 E|X|`` where ``E X^2 = 1``: both moments are 1."""

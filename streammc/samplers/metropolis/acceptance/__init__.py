@@ -1,1 +1,0 @@
-"""Acceptance tests of Metropolis-Hastings, one per file; see ``acceptance.interface``."""
