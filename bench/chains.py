@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from iteration import ITERATIONS, problem, time_bare
 from page import machine, publish
 
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 
 CASES = ((100, 3, 0.5), (1300, 6, 0.2))
 REPEATS = 9

@@ -29,7 +29,7 @@ from streammc import models
 from streammc.control_variates import compute, resolved
 from streammc.control_variates.subset import draw_subset
 from streammc.priors import NamedPriors, normal
-from streammc.priors.joint import JointNormal
+from streammc.priors.densities import JointNormal
 from streammc.priors.scaled import WIDTH, shares, spread
 from streammc.samplers import hmc
 

@@ -184,7 +184,7 @@ def threshold(rows: int) -> Iterator[str]:
 def whitening(sizes: list[int]) -> Iterator[str]:
     """Yield a table of the product ``S'x`` that a proposed row of a subsample costs."""
     from streammc.likelihood.blocks import allocate_block, allocate_rows
-    from streammc.likelihood.whitened import whiten_rows
+    from streammc.likelihood.target import whiten_rows
     from streammc.numerics.row_products import aligned
 
     yield "| d | MB of the matrix | ms a proposed row |"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 import streammc
 from streammc import models, priors, samplers
-from streammc.control_variates import level_coordinates as exponents
-from streammc.control_variates.plan import far_posterior
+from streammc.control_variates import effect_coordinates as exponents
+from streammc.control_variates.plan import tails
 from streammc.diagnostics.summary import summarize_draws
 from streammc.samplers.hamiltonian import problem
 
@@ -70,7 +70,7 @@ def draws(given: dict[str, NDArray[Any]], way: str) -> NDArray[Any]:
     prior = {"Intercept": priors.normal(2.0), "tau[g]": priors.half_student_t(3.0, 1.0)}
     with (
         patch.object(problem, "level_coordinates", chosen),
-        patch.object(far_posterior, "level_coordinates", chosen),
+        patch.object(tails, "level_coordinates", chosen),
         patch.object(exponents, "_BELOW", 0.0 if way == "a, tau" else exponents._BELOW),
     ):
         run: Any = streammc.sample(

@@ -29,8 +29,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from streammc.control_variates.full_pass.block_pass import ExpansionPass
-from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSums
 from streammc.control_variates.subset import draw_subset
 from streammc.models import logistic
 from streammc.stores import open_store

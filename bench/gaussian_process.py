@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from streammc.models import gaussian_process
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 
 COLUMNS = 18
 SIZES = (64, 128, 256, 512, 1024)

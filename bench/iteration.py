@@ -26,10 +26,9 @@ from page import machine, publish
 
 from streammc import from_arrays
 from streammc.control_variates.certify import compute
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.models import logistic
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.row_products import aligned
 from streammc.priors import normal
 from streammc.samplers import hmc_ecs

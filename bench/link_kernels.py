@@ -22,10 +22,8 @@ import numpy as np
 from numba import types
 
 from streammc import registry
-from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, LINK_TYPE, i8, inline, jit, matrix, vector
-from streammc.numerics.probit import log_ndtr
-from streammc.numerics.special import exp, log, log1p_unit, log_factorial
+from streammc.numerics.special import exp, log, log1p_unit, log_factorial, log_ndtr, rising
 
 SIZES = (100, 1300)
 REPETITIONS = 1000

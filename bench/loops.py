@@ -27,7 +27,7 @@ from streammc import from_arrays
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.grouped import by_group
 from streammc.models import logistic
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import (

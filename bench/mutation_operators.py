@@ -68,8 +68,7 @@ _NAMES: Final = {
 _SYMMETRIC: Final = {"min": 9, "max": 9, "minimum": 9, "maximum": 9, "multiply_add": 1}
 """How many of the first pairs of arguments may be swapped without any effect."""
 _NOT_CORE: Final = {
-    "streammc/numerics": "blas compile_ahead compile_cache inner_dispatcher jit lazy_dispatcher "
-    "machine_code threads"
+    "streammc/numerics": "compile_ahead dispatchers jit process_limits",
 }
 """Modules that compute nothing: how compiled functions are made and kept."""
 

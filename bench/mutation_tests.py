@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-PACKAGES: Final = ("likelihood", "subsampling", "numerics", "trace", "samplers")
+PACKAGES: Final = ("likelihood", "numerics", "trace", "samplers")
 _WAIT: Final = 4
 """Seconds for one of processor time: other programs run as well."""
 SECONDS: Final = 1

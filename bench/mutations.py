@@ -62,7 +62,7 @@ def linked_cache(tree: Path) -> None:
 
     The runs of tests are forks of this process: it must not import the package of the checkout.
     """
-    asked = "from streammc.numerics.compile_cache import cache_dir; print(cache_dir())"
+    asked = "from streammc.numerics.dispatchers import cache_dir; print(cache_dir())"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     there = Path(done.stdout.strip())
     own = tree.parent / f"{tree.name}-cache" / "streammc" / there.name

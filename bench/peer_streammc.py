@@ -16,8 +16,7 @@ def main(job: str) -> None:
     from peer_data import load_rows
 
     import streammc
-    from streammc.control_variates.plan.plan_request import PlanRequest
-    from streammc.control_variates.plan.subsample_plan import plan
+    from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
     from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
     from streammc.samplers.hamiltonian.problem import subsampled
 

@@ -42,7 +42,7 @@ from page import machine, publish, short
 
 import streammc
 from streammc.models import logistic
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 
 DIM, DRAWS, CORES = 20, 200, 2
 GOAL_RATE, GOAL_MEMORY = 1e6, 1e9

@@ -46,9 +46,8 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
     """Time iterations of four chains in lockstep; return seconds and pages read for each."""
     from streammc import models, open_store
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.control_variates.plan.plan_request import PlanRequest
-    from streammc.control_variates.plan.units import plan_units
-    from streammc.likelihood.expanded_rows import memory_limit
+    from streammc.control_variates.plan.subsample_plan import PlanRequest, plan_units
+    from streammc.likelihood.blocks import memory_limit
     from streammc.priors import normal
     from streammc.samplers import hmc_ecs
     from streammc.samplers.hamiltonian.kernel import HamiltonianKernel

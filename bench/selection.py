@@ -24,8 +24,7 @@ from real_data_sets import REAL_DATA
 from streammc.control_variates import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import certainty_choice, unit_scores
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import Plan, plan
+from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs

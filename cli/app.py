@@ -115,7 +115,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         if not {"-h", "--help", "--version"} & set(parts):
-            from streammc.numerics.memory_limits import check_process_limits
+            from streammc.numerics.process_limits import check_process_limits
 
             check_process_limits()
         with silent_ends_refused(), interruptible(at_end=arguments is None) as interruption:

@@ -107,7 +107,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     """
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.forecast import announce
-    from streammc.numerics.threads import available_threads
+    from streammc.numerics.process_limits import available_threads
     from streammc.runs.prior_texts import describe_priors
     from streammc.runs.setup import decide, makes_passes
     from streammc.samplers.common.sampler import RunRequest

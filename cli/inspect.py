@@ -201,7 +201,7 @@ def _describe_rows(path: str, of: RowKind) -> dict[str, Any]:
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return the description of control variates: centre, Laplace sd, certificate."""
-    from streammc.likelihood.tempered import split_fingerprint
+    from streammc.likelihood.temperature import split_fingerprint
 
     logarithms = cv.certificate.logarithms
     names = [f"log {label}" if label in logarithms else label for label in cv.labels]

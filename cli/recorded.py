@@ -39,8 +39,7 @@ def recorded_job(
     from streammc.control_variates.expansion import ControlVariates
     from streammc.diagnostics.stopping import StopRule
     from streammc.likelihood.grouped import by_group
-    from streammc.likelihood.temperature import schedule_of, temperature_of
-    from streammc.likelihood.tempered import tempered
+    from streammc.likelihood.temperature import schedule_of, temperature_of, tempered
     from streammc.runs.job import STOPPING
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory

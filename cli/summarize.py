@@ -80,8 +80,7 @@ def summarize(
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
     from streammc.likelihood.grouped import by_group
-    from streammc.likelihood.temperature import Schedule
-    from streammc.likelihood.tempered import tempered
+    from streammc.likelihood.temperature import Schedule, tempered
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj
@@ -179,7 +178,7 @@ def _before(
 
 def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
     """Print control variates of a data set and the warnings of their certificate."""
-    from streammc.likelihood.tempered import split_fingerprint
+    from streammc.likelihood.temperature import split_fingerprint
     from streammc.likelihood.unit_words import in_units, unit_name
 
     heat, unit = split_fingerprint(dataset.fingerprint)[1], unit_name(dataset)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, runti
 import numpy as np
 from numpy.typing import NDArray
 
-# The annotation is the number of dimensions, which ``numerics.records`` reads.
+# The annotation is the number of dimensions, which ``numerics.jit`` reads.
 Vector = Annotated[NDArray[np.float64], 1]
 Matrix = Annotated[NDArray[np.float64], 2]
 Index = Annotated[NDArray[np.int64], 1]
@@ -246,7 +246,7 @@ class Model(Protocol):
         """Return one ArviZ label per component of theta: ``beta[distance]``, ``sigma``."""
 
     def table_scale(self, feature_names: Sequence[str]) -> Sequence[Any]:
-        """Return the transformation to the table's scale, as ``models.table_scale.Block``."""
+        """Return the transformation to the table's scale, as ``models.parameters.Block``."""
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the reported parameters of theta (..., d), such as a scale for its logarithm."""

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-from streammc.likelihood.contiguous_rows import hold
-from streammc.likelihood.density import _no_joint, _no_link
+from streammc.likelihood.contiguous_rows import _no_joint, _no_link, hold
 from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import flat, normal

@@ -31,17 +31,17 @@ def plant(file: Path, right: str, wrong: str) -> None:
         return code
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    from streammc.numerics import compile_cache
+    from streammc.numerics import dispatchers
 
-    read = compile_cache._read
+    read = dispatchers._read
 
     def read_changed(path: str) -> tuple[str, frozenset[str]]:
         if Path(path).resolve() != file:
             return read(path)
         digest = hashlib.sha256(changed.encode()).hexdigest()
-        return digest, compile_cache.imported_files(changed)
+        return digest, dispatchers.imported_files(changed)
 
-    compile_cache._read = read_changed
+    dispatchers._read = read_changed
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from scipy import stats
 
 from streammc.control_variates.subset import in_memory
 from streammc.likelihood.blocks import Block, allocate_block, allocate_rows, expanded
+from streammc.likelihood.drawn_units import AliasTable, ProductDesign, UnitDesign, leave_out
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import (
     binomial,
@@ -17,13 +18,10 @@ from streammc.models import (
     probit,
     student_t,
 )
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers.hamiltonian.kernel import Problem
 from streammc.stores.memory import from_arrays
-from streammc.subsampling.alias import AliasTable
-from streammc.subsampling.certainty import leave_out
-from streammc.subsampling.units import ProductDesign, UnitDesign
 
 BUILDERS = {
     "logistic": logistic,

@@ -79,7 +79,7 @@ class FirstRows:
         from streammc.cli.execute import run_bytes
         from streammc.likelihood.grouped import by_group
         from streammc.likelihood.pass_cost import pass_cost
-        from streammc.numerics.threads import available_threads
+        from streammc.numerics.process_limits import available_threads
 
         dataset, model = by_group(self.dataset, model, nodes)
         cost = pass_cost(

@@ -2,7 +2,7 @@
 
 No level is left out, and nothing is centred or scaled: the coefficient of an indicator is the
 effect of its level, and that of the zeros the logarithm of the scale of the effects
-(``models.factor_model``).
+(``models.base``).
 """
 
 from __future__ import annotations

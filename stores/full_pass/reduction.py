@@ -19,7 +19,7 @@ from uuid import uuid4
 from threadpoolctl import threadpool_limits
 
 from streammc.errors import ConfigError
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.protocols import PassTask
 from streammc.stores.cluster.scheduler_connection import connected, is_cluster
 from streammc.stores.cluster.waiting import results

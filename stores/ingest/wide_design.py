@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from streammc.likelihood.pass_cost import pass_cost, seconds_text
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Vector
 from streammc.stores.formula.coded_factors import CodedFactor, lone_factors
 from streammc.stores.formula.fitted import Design, is_factor

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.conversion import page_aligned

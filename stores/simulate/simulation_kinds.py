@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Vector
 
 _TILE_VALUES: Final = 1 << 16

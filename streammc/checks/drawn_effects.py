@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.mixed_model import TableModel
 from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.group_draws import require_checked
 from streammc.protocols import Index, Matrix, Rows

@@ -17,8 +17,8 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.grouped import by_group
+from streammc.models.base import ColumnsModel
 from streammc.models.mixed.mixed_model import MixedModel
-from streammc.models.mixtures.columns_model import ColumnsModel
 from streammc.prediction import designs
 from streammc.prediction.mean_responses import Coefficients
 from streammc.prediction.predict import opened_run

@@ -19,7 +19,7 @@ from streammc.checks.scoring import Scored, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.unit_words import unit_name
-from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.base import ColumnsModel
 from streammc.protocols import Model
 from streammc.trace.run_directory import RunDirectory
 

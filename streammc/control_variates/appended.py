@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from streammc.control_variates.certificate import Certificate
 from streammc.control_variates.certify import compute
 from streammc.control_variates.default_priors import resolved
-from streammc.control_variates.expansion import ControlVariates, model_digest
+from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
 from streammc.control_variates.forecast import Phases
 from streammc.control_variates.full_pass.block_pass import (
     SUMMARY_COLUMNS,
@@ -37,8 +36,8 @@ from streammc.docstrings import documented
 from streammc.errors import IdentityError
 from streammc.json_record import Record
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS
-from streammc.likelihood.tempered import split_fingerprint, tempered
-from streammc.numerics.blas import single_threaded
+from streammc.likelihood.temperature import split_fingerprint, tempered
+from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, Vector
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,32 +10,45 @@ from typing import Any
 
 import numpy as np
 
-from streammc.control_variates.certificate import Certificate
 from streammc.control_variates.default_priors import resolved
-from streammc.control_variates.expansion import ControlVariates, model_digest
+from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
 from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.full_pass.block_kernel import tile_rows
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, row_order
+from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
-from streammc.control_variates.mode.conflict import prior_conflict, prior_influence
 from streammc.control_variates.mode.factor_scales import with_effects
-from streammc.control_variates.mode.mode_words import exact_fit_words, mode_words, starting_modes
+from streammc.control_variates.mode.modes import (
+    exact_fit_words,
+    log_scales,
+    mode_words,
+    starting_modes,
+)
 from streammc.control_variates.mode.newton import flat_message
+from streammc.control_variates.mode.prior_influence import (
+    prior_conflict,
+    prior_influence,
+    runs_away,
+    unchecked,
+    weak_directions,
+)
 from streammc.control_variates.mode.quadrature import quadrature_warnings
-from streammc.control_variates.mode.search import EXTREME_ROWS, FoundMode, find_mode
-from streammc.control_variates.mode.starts import log_scales
-from streammc.control_variates.mode.weak_directions import runs_away, unchecked, weak_directions
-from streammc.control_variates.pass_request import PassRequest, check_request, check_sizes
-from streammc.control_variates.subset import gather, in_memory, level_columns
+from streammc.control_variates.mode.search import (
+    EXTREME_ROWS,
+    FoundMode,
+    PassRequest,
+    check_request,
+    check_sizes,
+    find_mode,
+)
+from streammc.control_variates.subset import draw_subset, gather, in_memory, level_columns
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
-from streammc.likelihood.temperature import Schedule
-from streammc.likelihood.tempered import tempered
-from streammc.models.parameters import COEFFICIENT
-from streammc.models.table_scale import stated
-from streammc.numerics.blas import single_threaded
+from streammc.likelihood.temperature import Schedule, tempered
+from streammc.models.parameters import COEFFICIENT, stated
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 FARTHEST_DECREMENT = 100.0
@@ -316,3 +330,82 @@ def _refuse_separation(request: PassRequest, found: FoundMode) -> None:
     extreme = gather(request.dataset, np.sort(found.sums.rows[:EXTREME_ROWS]))
     if runs_away([found.subset, extreme], found.at, request.model.n_linear):
         raise ModelError(flat_message(request.table))
+
+
+_SUBSET_BYTES = 2**24
+
+
+def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> ControlVariates:
+    """Return control variates of order 0: no Taylor terms, centred at the starting point.
+
+    No pass is made.
+
+    Parameters
+    ----------
+    dataset, model
+        The rows and their likelihood.
+    start
+        Value of every coordinate of ``theta_star``; ``None``: the model's start on a few rows.
+
+    Returns
+    -------
+    ControlVariates
+        With sums of zero, the identity for ``factor`` and 0 passes in its certificate.
+
+    Raises
+    ------
+    ModelError
+        If the model has no finite start on these rows.
+    """
+    begun = time.perf_counter()
+    model = resolved(model, dataset)
+    _, _, labels = check_request(dataset, model, 0, None, None)
+    d = len(labels)
+    rows_read = 0
+    if start is None:
+        subset = draw_subset(dataset, _SUBSET_BYTES)
+        rows_read = len(subset.y)
+        theta = np.asarray(model.start(subset), dtype=np.float64)
+    else:
+        theta = np.full(d, float(start))
+    if not np.isfinite(theta).all():
+        raise ModelError(
+            f"expected a finite start of the model {model.name!r}, found one that is not; give "
+            "the option start"
+        )
+    histogram = Histogram.empty(0)
+    histogram.counts[0] = dataset.n_rows
+    return ControlVariates(
+        theta_star=theta,
+        log_lik=0.0,
+        log_lik_remainder=0.0,
+        gradient=np.zeros(d),
+        hessian=np.zeros((d, d)),
+        order=0,
+        factor=np.eye(d),
+        newton_step=np.zeros(d),
+        n_rows=dataset.n_rows,
+        labels=labels,
+        fingerprint=dataset.fingerprint,
+        model_digest=model_digest(model),
+        certificate=Certificate(
+            decrement=None,
+            passes=0,
+            rows_read=rows_read,
+            bytes_read=rows_read * dataset.rows().row_bytes,
+            seconds=time.perf_counter() - begun,
+            pass_seconds=0.0,
+            pass_gb_per_second=0.0,
+            converged=False,
+            warnings=(),
+            logarithms=(),
+        ),
+        score_draws=np.zeros((0, d)),
+        candidates=np.zeros(0, np.int64),
+        scores=np.zeros(0),
+        histogram=histogram,
+        chunk_summaries={name: np.zeros(0) for name in SUMMARY_COLUMNS},
+        row_order=math.nan,
+        row_order_rows=1,
+        stamps=dataset.stamps(),
+    )

@@ -1,7 +1,7 @@
 """Coordinates in which the log-likelihoods of rows are expanded: theta, or nearly.
 
 Groups of a mixed model are expanded in the marginal precision of their effects in place of ``log
-tau`` where this leaves the smaller remainders; see ``numerics.marginal_precision``. Positions of
+tau`` where this leaves the smaller remainders; see ``numerics.effect_positions``. Positions of
 a chain, the mode and its curvature stay in theta.
 """
 
@@ -12,15 +12,47 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincinv
 
-from streammc.control_variates.full_pass.row_sums import RowSums
-from streammc.models.mixed.recognise import is_table_model
-from streammc.numerics.marginal_precision import (
+from streammc import rng
+from streammc.control_variates.full_pass.block_pass import RowSums
+from streammc.models.mixed.effect_terms import is_table_model
+from streammc.numerics.effect_positions import (
     precision_derivatives,
     to_precision,
     to_precision_derivatives,
 )
 from streammc.protocols import Matrix, Model, Rows, Vector
+
+
+def covering_draws(n_draws: int, dim: int, purpose: int) -> Matrix:
+    """Return (S, d) standard normal draws with evenly spread directions and lengths.
+
+    Directions are the columns of random orthogonal matrices (Yu et al. 2016, orthogonal
+    random features), lengths the chi quantiles (j + 1/2) / S in random order. The
+    variance of the estimate grows with the sixth power of the length, so its 90th
+    percentile from 8 independent draws in 3 dimensions was between 0.04 and 4.2 times
+    the truth (5 % and 95 %); from 8 of these between 0.2 and 3.4, and from 64 between
+    0.5 and 1.8.
+
+    Parameters
+    ----------
+    n_draws, dim
+        S and d.
+    purpose
+        Number of the random stream; different purposes give independent draws.
+    """
+    generator = rng.stream(0, purpose, rng.Role.PLAN)
+    directions = []
+    for first in range(0, n_draws, dim):
+        width = min(dim, n_draws - first)
+        basis, triangle = np.linalg.qr(generator.standard_normal((dim, width)))
+        directions.append((basis * np.sign(np.diag(triangle))).T)
+    levels = (generator.permutation(n_draws) + 0.5) / n_draws
+    lengths = np.sqrt(2.0 * gammaincinv(0.5 * dim, levels))
+    draws: Matrix = np.ascontiguousarray(np.concatenate(directions) * lengths[:, None])
+    return draws
+
 
 _FEWEST_GROUPS: Final = 64
 _ROWS: Final = 2**14
@@ -35,7 +67,7 @@ class Coordinates:
     model
         The model, with a link that takes these coordinates.
     noise
-        (s,) for ``numerics.marginal_precision``; empty: the coordinates are theta.
+        (s,) for ``numerics.effect_positions``; empty: the coordinates are theta.
     """
 
     model: Model
@@ -117,7 +149,7 @@ def best_coordinates(
         return straight
     some = _sample(groups)
     rows, group = model.rows_of(some.X)
-    from streammc.models.mixed.group_noise import typical_noise
+    from streammc.models.mixed.mixed_model import typical_noise
 
     noise = typical_noise(model, rows, group, theta_star)
     if not len(noise):

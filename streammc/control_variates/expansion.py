@@ -7,23 +7,159 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.certificate import Certificate
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.mode.quadrature import as_found
-from streammc.control_variates.shown_expansion import ShownExpansion
 from streammc.errors import IdentityError, MissingError, StoreError
+from streammc.html_repr import Shown
+from streammc.json_record import Record
 from streammc.likelihood.grouped import by_group
-from streammc.likelihood.tempered import split_fingerprint
+from streammc.likelihood.temperature import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
+
+_WORK = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Certificate(Record):
+    """Certificate of control variates: findings of the last pass, and work of all passes.
+
+    Attributes
+    ----------
+    term_bound
+        Bound on the terms of a minibatch acceptance test, see ``row_norms``; ``None`` where no
+        sampler needs it, infinite where the model has no bound.
+    decrement
+        Newton decrement at ``theta_star`` in posterior sd; ``None`` without a pass.
+    passes, rows_read, bytes_read, seconds
+        Work of all passes and of the search for the first centre.
+    pass_seconds, pass_gb_per_second
+        Time and read rate of the passes alone; ``None`` in files of an earlier version.
+    converged
+        Whether the decrement is below its limit.
+    warnings
+        One line each: directions that only the prior determines, a conflict of prior and
+        likelihood, what default priors decide, other modes.
+    notes
+        What priors decide that were given: no reason for care.
+    modes
+        (M, d) modes with at least 5 % of the evidence of ``theta_star``.
+    logarithms
+        Labels of the parameters that are sampled as logarithms.
+    recalibration
+        Sizes and work of the first stage of a recalibration.
+    nodes
+        Quadrature nodes per effect of a mixed model.
+    update
+        Use of control variates of an earlier generation of the store, see ``appended.Update``.
+    """
+
+    term_bound: float | None = None
+    decrement: float | None
+    passes: int
+    rows_read: int
+    bytes_read: int
+    seconds: float
+    pass_seconds: float | None = None
+    pass_gb_per_second: float | None = None
+    converged: bool
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    modes: tuple[tuple[float, ...], ...] | None = None
+    logarithms: tuple[str, ...]
+    recalibration: Mapping[str, Any] | None = None
+    nodes: int | None = None
+    update: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry ``certificate`` of saved control variates."""
+        written = super().to_json()
+        if self.term_bound is not None and not math.isfinite(self.term_bound):
+            written["term_bound"] = None
+        if not self.notes:
+            del written["notes"]
+        if self.modes is not None:
+            written["modes"] = [list(mode) for mode in self.modes]
+        return written
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any]) -> Certificate:
+        """Restore from :meth:`to_json`; files of earlier versions lack some entries."""
+        bound, modes = written.get("term_bound"), written.get("modes")
+        if bound is None and "term_bound" in written:
+            bound = math.inf
+        return cls(
+            term_bound=bound,
+            decrement=written["decrement"],
+            passes=int(written["passes"]),
+            rows_read=int(written["rows_read"]),
+            bytes_read=int(written["bytes_read"]),
+            seconds=float(written["seconds"]),
+            pass_seconds=written.get("pass_seconds"),
+            pass_gb_per_second=written.get("pass_gb_per_second"),
+            converged=bool(written["converged"]),
+            warnings=tuple(written.get("warnings", ())),
+            notes=tuple(written.get("notes", ())),
+            modes=None if modes is None else tuple(tuple(mode) for mode in modes),
+            logarithms=tuple(written.get("logarithms", ())),
+            recalibration=written.get("recalibration"),
+            nodes=written.get("nodes"),
+            update=written.get("update"),
+        )
+
+    def plus(self, **work: float) -> Certificate:
+        """Return a copy with the work of another stage added; keywords are field names."""
+        return replace(self, **{name: getattr(self, name) + more for name, more in work.items()})
+
+    def work(self) -> dict[str, Any]:
+        """Return passes, rows, bytes and seconds: the entries that add up over stages."""
+        return {name: getattr(self, name) or 0 for name in _WORK}
+
+
+class ShownExpansion(Shown):
+    """What control variates show: sizes, centre and certificate."""
+
+    def __repr__(self) -> str:
+        """Return the sizes and the distance from the mode."""
+        cv: Any = self
+        decrement = cv.certificate.decrement
+        far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
+        return f"<ControlVariates: {cv.dim} parameters, {cv.n_rows} rows{far}>"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return sizes, certificate and centre for a notebook."""
+        cv: Any = self
+        certificate, sd = cv.certificate, cv.posterior_sd()
+        decrement = certificate.decrement
+        far = "no pass" if decrement is None else f"{decrement:.2g} posterior sd from the mode"
+        converged = "" if certificate.converged else ", not converged"
+        names = [
+            f"log {label}" if label in certificate.logarithms else label for label in cv.labels
+        ]
+        centre = [
+            f"{name} {value:.4g} +- {spread:.2g}"
+            for name, value, spread in zip(names, cv.theta_star, sd, strict=True)
+        ]
+        return "ControlVariates", {
+            "rows": cv.n_rows,
+            "order": cv.order,
+            "theta_star, Laplace sd": centre,
+            "certificate": f"{far}{converged}",
+            "passes": certificate.passes,
+            "temperature": None if cv.temperature == 1.0 else cv.temperature,
+            "warnings": list(certificate.warnings) or None,
+            "store": split_fingerprint(cv.fingerprint)[0][:12],
+            "fingerprint": cv.digest()[:12],
+        }
+
 
 FORMAT = 1
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from streammc.control_variates.full_pass.level_sums import takes_codes
+from streammc.control_variates.full_pass.block_pass import takes_codes
 from streammc.control_variates.mode.newton import Objective
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood import pass_cost
 from streammc.likelihood.pass_cost import LONG_SECONDS, PassCost
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Dataset, Matrix, Model, Vector
 
 Phases = Callable[[str, int, int | None, Mapping[str, Any]], None]

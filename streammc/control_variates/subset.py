@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streammc import rng
-from streammc.control_variates.full_pass.block_pass import BlockSums
-from streammc.control_variates.full_pass.level_sums import takes_codes
-from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.full_pass.block_pass import BlockSums, RowSums, takes_codes
 from streammc.control_variates.mode.newton import Objective
 from streammc.likelihood.grouped import fewer, together
 from streammc.likelihood.pass_cost import SUBSET_ROWS

@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
 from streammc.errors import StoreError
-from streammc.models.parameters import COEFFICIENT, DISTANCE, PLACE
-from streammc.models.table_scale import EFFECTS, FACTOR, INTERCEPT, Block
+from streammc.models.parameters import (
+    COEFFICIENT,
+    DISTANCE,
+    EFFECTS,
+    FACTOR,
+    INTERCEPT,
+    PLACE,
+    Block,
+)
 
 _BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
 _BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
@@ -46,7 +53,7 @@ def original_scale(
         Attributes of its store: ``features`` and ``standardization``, a mapping with
         ``mean`` and ``scale`` per feature, or ``None``.
     blocks
-        Blocks of parameters with their rules, from the model (``models.table_scale``).
+        Blocks of parameters with their rules, from the model (``models.parameters``).
 
     Returns
     -------
@@ -72,7 +79,7 @@ def transform(
     """Return draws (chain, draw, d) and labels on the table's scale.
 
     ``blocks`` are blocks of parameters with their rules, from the model
-    (``models.table_scale``). A centred design without an intercept column implies an intercept
+    (``models.parameters``). A centred design without an intercept column implies an intercept
     on the table's scale: it is added before the coefficients of its predictor. Uncorrelated effects
     of a centred slope are correlated on the table's scale: ``rho`` is added after their deviations.
     """

@@ -1,7 +1,7 @@
 """Data set whose rows are the groups of another: the unit of a mixed model is the group.
 
 A row of the design is ``(first row, number of rows)`` of a group in the table, and the link of
-:mod:`streammc.models.mixed.table_link` reads these rows by itself. A full pass reads and checks the
+:mod:`streammc.models.mixed.group_link` reads these rows by itself. A full pass reads and checks the
 rows of the table block by block; a group belongs to the piece that holds its first row.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.likelihood.tempered import Tempered, tempered
+from streammc.likelihood.temperature import Tempered, tempered
 from streammc.likelihood.unit_words import GROUP
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
 
 T = TypeVar("T")
@@ -280,13 +280,11 @@ def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, A
                 "table without: leave it out, or ingest with a term such as (1 | column)"
             )
         if FACTORS in stated:
-            from streammc.models.mixed.stated_factors import with_factors
+            from streammc.models.mixed.mixed_model import with_factors
 
             model = with_factors(model, stated)
         return dataset, model
-    from streammc.models.mixed.mixed_model import MixedModel, mixed
-    from streammc.models.mixed.stated_factors import with_factors
-    from streammc.models.mixed.table_model import bound
+    from streammc.models.mixed.mixed_model import MixedModel, bound, mixed, with_factors
 
     if not isinstance(model, MixedModel):
         model = mixed(model, table, dataset.feature_names, nodes)

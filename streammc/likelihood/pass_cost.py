@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streammc.numerics.memory_limits import free_within_limits
+from streammc.numerics.process_limits import free_within_limits
 
 LONG_SECONDS: Final = 60.0
 """Work predicted to take longer is announced before it starts."""

@@ -9,12 +9,29 @@ full pass,
 
 where ``c = U^2 / (k (k - 1))``, or ``U^2 / k^2`` in Dang et al. 2019, eq. (10). The
 gradient goes through ``s^2``. With the block-Poisson estimator the log density is
-``log |L^(theta)| + log p(theta)`` instead (``likelihood.block_poisson``). Full-data
+``log |L^(theta)| + log p(theta)`` instead (``likelihood.estimators``). Full-data
 HMC is the case of no units and every row in ``C``. Positions are whitened:
 ``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
 posterior, so the mass matrix is the identity. The effect of a level of a factor with a sampled
 scale ``tau`` is stretched: ``u = (tau / tau_star)^a (u_star + (S z)_u)``, and the log density
 of ``z`` has the term ``a log(tau / tau_star)`` of each (``levels``).
+
+Rows in whitened coordinates: one product with ``S`` a row, none an evaluation.
+
+Positions are ``theta = theta_star + S z`` with ``S`` lower triangular. For a model with one linear
+predictor, ``W`` is the block of ``S`` of its q coefficients, the first components of theta. A row
+``x`` enters the subsample as ``W'x``, and its predictor changes by ``(W'x)'z``. So displacements
+and gradients are in the coordinates ``u = (z_1 .. z_q, (S z)_q+1 .. (S z)_d)``: those of z, but for
+parameters that all rows share. Taylor sums and Normal priors are in the same coordinates, as one
+quadratic; it is diagonal where ``S S'`` is the inverse of minus its Hessian.
+
+Positions of a chain: whitened, in theta, and in the coordinates of the expansions.
+
+``theta = theta_star + S z``, but for two kinds of mixed models: effects of the levels of a factor
+are stretched by a power of their scale (``numerics.effect_positions``), and standard deviations of
+group effects, with the coefficients beside them, have positions of their own
+(``numerics.effect_positions``). Expansions may be in the marginal precision of group effects
+(``numerics.effect_positions``).
 """
 
 from __future__ import annotations
@@ -25,18 +42,235 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.likelihood.block_poisson import log_product, soft_bound
-from streammc.likelihood.blocks import BLOCK_TYPE, TILE, Scratch, allocate_scratch
-from streammc.likelihood.difference import mean_and_scatter, unit_totals, weigh
-from streammc.likelihood.positions import place
-from streammc.likelihood.whitened import pull_back_of, pull_to_z, remainders_of, without_rows
-from streammc.numerics.group_positions import pull_to_position
-from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
-from streammc.numerics.marginal_precision import pull_to_theta
+from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, TILE, Scratch, allocate_scratch
+from streammc.likelihood.estimators import (
+    log_product,
+    mean_and_scatter,
+    pull_back,
+    remainders,
+    soft_bound,
+    subtract_expansions,
+    unit_totals,
+    weigh,
+)
+from streammc.numerics.addresses import matrix_view
+from streammc.numerics.effect_positions import (
+    pull_to_position,
+    pull_to_theta,
+    shrink,
+    stretch,
+    to_precision,
+    to_theta,
+    whiten,
+)
+from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix, record_type, vector
 from streammc.numerics.prior import log_prior
-from streammc.numerics.records import record_type
-from streammc.numerics.stretched_effects import shrink
+from streammc.numerics.row_products import add_row_sums, row_products
 from streammc.protocols import Index, Matrix, Vector
+
+
+@jit(types.void(matrix, ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, vector), borrow=True)
+def whiten_rows(whitening, rows, start, count, block, shift, buffer):  # type: ignore[no-untyped-def]
+    """Write ``W'x`` of ``count`` rows from ``start`` on into the design of ``block``.
+
+    They are its rows from ``shift`` on. ``buffer`` has q or more numbers. The bits of a row do not
+    depend on its place: a resumed chain whitens its rows again.
+    """
+    q = whitening.shape[0]
+    design = block.design
+    for i in range(count):
+        row_products(whitening, 0, q, rows.X[start + i], 0, buffer, 0)
+        for j in range(q):
+            design[j, shift + i] = buffer[j]
+
+
+@inline(reassociate=True)
+def displace_whitened(base, z, delta):  # type: ignore[no-untyped-def]
+    """Write the coordinates ``u`` of the whitened position ``z``."""
+    q, factor = base.whitening.shape[0], base.factor
+    for i in range(q):
+        delta[i] = z[i]
+    for i in range(q, z.shape[0]):
+        total = 0.0
+        for j in range(i + 1):
+            total += factor[i, j] * z[j]
+        delta[i] = total
+
+
+@inline(reassociate=True)
+def theta_of_whitened(base, z, theta):  # type: ignore[no-untyped-def]
+    """Write ``theta = theta_star + S z``."""
+    d = z.shape[0]
+    for i in range(d):
+        theta[i] = base.theta_star[i]
+    add_row_sums(base.factor, 0, d, z, 0, theta, 0)
+
+
+@inline(reassociate=True)
+def without_rows(sums, base, z, work, rest):  # type: ignore[no-untyped-def]
+    """Return the log density of Taylor sums and prior at ``z``; write their gradient in ``u``.
+
+    Theta is formed only for a prior that is not part of the Taylor sums.
+    """
+    delta, gradient, diagonal = work.delta, base.gradient, base.diagonal
+    d = z.shape[0]
+    displace_whitened(base, z, delta)
+    if diagonal.shape[0] > 0:
+        density = base.log_lik
+        for i in range(d):
+            curve = diagonal[i] * delta[i]
+            rest[i] = gradient[i] + curve
+            density += delta[i] * (gradient[i] + 0.5 * curve)
+    else:
+        density = sums(base.log_lik, gradient, base.hessian, base.theta_star, delta, rest)
+    if base.prior.shape[0] > 0:
+        density += _add_prior(base, z, work, rest)
+    return density
+
+
+@inline(reassociate=True)
+def _add_prior(base, z, work, rest):  # type: ignore[no-untyped-def]
+    """Return the log prior density at ``z``, and add its gradient to ``rest``."""
+    whitening, theta, slope = base.whitening, work.theta, work.gradient
+    q, d = whitening.shape[0], z.shape[0]
+    for i in range(d):
+        slope[i] = 0.0
+    theta_of_whitened(base, z, theta)
+    value = log_prior(theta, base.prior, slope)
+    for i in range(q):
+        for j in range(i + 1):
+            rest[j] += whitening[i, j] * slope[i]
+    for i in range(q, d):
+        rest[i] += slope[i]
+    return value
+
+
+@inline(reassociate=True)
+def remainders_of(link, base, block, delta, lo, hi, scratch, value, slope):  # type: ignore[no-untyped-def]
+    """Write remainders and derivatives of the rows of a block in the coordinates of ``base``.
+
+    As :func:`likelihood.estimators.remainders`, which does it in the coordinates of theta.
+    """
+    if lo < 0:  # never true: tells the compiler that no index is negative
+        return
+    constants = base.constants
+    if base.whitening.shape[0] == 0:
+        n_linear = base.n_linear
+        remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, slope)
+        return
+    eta_star = block.eta_star
+    p, q, w = eta_star.shape[0], block.design.shape[0], hi - lo
+    size = block.expansion.shape[0]
+    eta = matrix_view(scratch.eta, p, w)
+    step = matrix_view(scratch.step, p, w)
+    out = matrix_view(scratch.out, size, w)
+    row_products(block.design, lo, w, delta, 0, scratch.step, 0)
+    for a in range(1, p):
+        for i in range(w):
+            step[a, i] = delta[q + a - 1]
+    first = np.uint64(lo)  # a negative index would count from the end: the loop stays scalar
+    for a in range(p):
+        for i in range(np.uint64(w)):
+            eta[a, i] = eta_star[a, first + i] + step[a, i]
+    link(eta, block.design[:, lo:hi], block.y[lo:hi], constants, 1, out)
+    subtract_expansions(block, step, out, lo, w, value, slope)
+
+
+@inline(reassociate=True)
+def pull_back_of(base, block, slope, lo, hi, gradient):  # type: ignore[no-untyped-def]
+    """Add the gradient of rows in the coordinates of ``base``.
+
+    As :func:`likelihood.estimators.pull_back`, which does it in the coordinates of theta.
+    """
+    if base.whitening.shape[0] == 0:
+        pull_back(block, slope, base.n_linear, lo, hi, gradient)
+        return
+    q = block.design.shape[0]
+    add_row_sums(block.design, lo, hi - lo, slope[0], lo, gradient, 0)
+    for a in range(1, slope.shape[0]):
+        total = 0.0
+        for i in range(lo, hi):
+            total += slope[a, i]
+        gradient[q + a - 1] += total
+
+
+@inline(reassociate=True)
+def pull_to_z(base, slope, gradient):  # type: ignore[no-untyped-def]
+    """Add a gradient in ``u`` to ``gradient``, that in z."""
+    q, factor = base.whitening.shape[0], base.factor
+    for i in range(q):
+        gradient[i] += slope[i]
+    for i in range(q, slope.shape[0]):
+        for j in range(i + 1):
+            gradient[j] += factor[i, j] * slope[i]
+
+
+@inline(reassociate=True)
+def displace(factor, z, delta):  # type: ignore[no-untyped-def]
+    """Write ``delta = S z``."""
+    if factor.shape[0] == 0:
+        for i in range(z.shape[0]):
+            delta[i] = z[i]
+        return
+    for i in range(z.shape[0]):
+        total = 0.0
+        for j in range(i + 1):
+            total += factor[i, j] * z[j]
+        delta[i] = total
+
+
+@inline(reassociate=True)
+def place(base, z, work):  # type: ignore[no-untyped-def]
+    """Write position and displacement of the whitened position ``z`` into ``work``.
+
+    Returns the log of the Jacobian of theta in ``theta_star + S z``; 0 where they are the same.
+    """
+    delta, theta, theta_star = work.delta, work.theta, base.theta_star
+    if base.whitening.shape[0] > 0:
+        displace_whitened(base, z, delta)
+        theta_of_whitened(base, z, theta)
+        return 0.0
+    displace(base.factor, z, delta)
+    for i in range(z.shape[0]):
+        theta[i] = theta_star[i] + delta[i]
+    log_jacobian = stretch(base.levels, theta_star, theta, delta)
+    if base.mode.shape[0] > 0:
+        log_jacobian += to_theta(base.lines, base.spreads, base.mode, theta)
+    if base.centre.shape[0] > 0:
+        centre = base.centre
+        for i in range(z.shape[0]):
+            delta[i] = theta[i]
+        to_precision(delta, base.noise)
+        for i in range(z.shape[0]):
+            delta[i] -= centre[i]
+    return log_jacobian
+
+
+@inline
+def beyond_edge(base, position, work):  # type: ignore[no-untyped-def]
+    """Return 1 where a whitened ``position`` is beyond the edge or a wall, else 0.
+
+    ``work.theta`` is that of the position.
+    """
+    d = position.shape[0]
+    z = position
+    if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of theta
+        z = work.edge
+        whiten(base.levels, base.mode, base.mode_factor, work.theta, z)
+    square = 0.0
+    for j in range(d):
+        square += z[j] * z[j]
+    if square > base.edge:
+        return 1
+    walls = base.walls
+    for w in range(walls.shape[0]):
+        along = 0.0
+        for j in range(d):
+            along += walls[w, j] * z[j]
+        if along > walls[w, d]:
+            return 1
+    return 0
+
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
 _NONE: Vector = np.zeros(0)
@@ -78,15 +312,15 @@ class Base(NamedTuple):
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
     levels: Matrix = np.zeros((0, 3))
-    """(L, 3) effects that are stretched, see ``numerics.stretched_effects``."""
+    """(L, 3) effects that are stretched, see ``numerics.effect_positions``."""
     centre: Vector = _NONE
     """(d,) expansion point in the coordinates of the expansions; empty: ``theta_star``."""
     noise: Vector = _NONE
     """Noise of the marginal precision with which these coordinates end, see
-    ``numerics.marginal_precision``; empty: the expansions are in theta."""
+    ``numerics.effect_positions``; empty: the expansions are in theta."""
     lines: Matrix = np.zeros((0, 3))
     """(s, 3) standard deviations of group effects on the real line, see
-    ``numerics.group_positions``."""
+    ``numerics.effect_positions``."""
     spreads: Matrix = _NO_WALLS
     """(r, 5 + 2 d) directions of coefficients that vary in proportion to them, see there."""
     mode: Vector = _NONE
@@ -95,7 +329,7 @@ class Base(NamedTuple):
     """(d, d) ``S`` of the coordinates of the edge, ``theta = mode + S z``, with such positions."""
     whitening: Matrix = _NO_WALLS
     """(q, q or more) ``W``: rows, Taylor sums and ``prior`` are in the coordinates of
-    ``likelihood.whitened``; (0, 0): in those of theta."""
+    ``likelihood.target``; (0, 0): in those of theta."""
     diagonal: Vector = _NONE
     """(d,) diagonal of ``hessian`` in these coordinates, if its other entries are 0."""
 
@@ -334,7 +568,7 @@ def evaluate_inline(link, sums, base, certain, sub, point, work):  # type: ignor
 def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient at ``point.z``.
 
-    ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows if there
-    are neither certainty rows nor a subsample.
+    ``sums`` is ``numerics.summation.taylor``, or a model's exact log-likelihood of all rows if
+    there are neither certainty rows nor a subsample.
     """
     evaluate_inline(link, sums, base, certain, sub, point, work)

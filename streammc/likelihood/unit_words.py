@@ -46,3 +46,9 @@ def name_in_units(name: str, unit: str) -> str:
     ('certainty_groups', 'n_rows')
     """
     return name if unit == ROW else _NAMED_ROWS.sub(rf"{unit}\1", name)
+
+
+UNIFORM: Final = "uniform"
+SCORES: Final = "scores"
+PROBABILITIES: Final = (UNIFORM, SCORES)
+"""Probabilities of units: the same for all, or by the scores of the units."""

@@ -16,7 +16,7 @@ from streammc.registry import MODELS
 _OTHERS: Final = {
     "Parameter": "streammc.models.parameters",
     "check_model": "streammc.models.check",
-    "user": "streammc.models.user_builder",
+    "user": "streammc.models.user_model",
 }
 
 __all__ = sorted([*(name.replace("-", "_") for name in MODELS), *_OTHERS])

@@ -1,25 +1,70 @@
-"""Parameters of a model, stated as records.
+"""Parameters of a model, stated as records; their supports, and the scale of the table.
+
+Stick-breaking transformation: weights that add up to one, as unconstrained log odds.
+
+``w_0 = v_0``, ``w_j = v_j (1 - v_0) ... (1 - v_(j-1))`` with ``v_j = 1 / (1 + exp(-u_j))``; the
+last weight is the rest. Under ``w ~ Dirichlet(a_0, ..., a_(K-1))`` the ``v_j`` are independent,
+``v_j ~ Beta(a_j, a_(j+1) + ... + a_(K-1))``.
+
+Parameters of a model, stated as records.
 
 Labels, transforms, default priors, the way to the table's scale and ratios follow from the
 records; nothing is read from names.
+
+How the parameters of a model go to the scale of the table that was ingested.
+
+A store may hold ``z_j = (x_j - mean_j) / scale_j``. A model states, block by block, what its
+parameters are; what it does not state stays as it is. Names decide nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
 
 from streammc.errors import ConfigError
-from streammc.numerics.simplex import log_odds_of, weights_of
-from streammc.priors.family import FamilyPrior
+from streammc.numerics.prior import COLUMNS, CONSTANT, KIND, LOGIT_BETA, SCALE, SHAPE
+from streammc.priors.families import FamilyPrior
 from streammc.priors.scaled import Level, scale_prior
-from streammc.protocols import Rows
+from streammc.protocols import Matrix, Model, Rows
+
+_LEAST = 1e-300
+
+
+def weights_of(u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first K - 1 weights (..., K - 1) of the log odds (..., K - 1)."""
+    broken = -np.logaddexp(0.0, -u)
+    left = np.cumsum(-np.logaddexp(0.0, u), axis=-1)
+    broken[..., 1:] += left[..., :-1]
+    weights: NDArray[np.float64] = np.exp(broken)
+    return weights
+
+
+def log_odds_of(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log odds (..., K - 1) of the first K - 1 weights; inverse of weights_of."""
+    left = np.maximum(1.0 - np.cumsum(weights, axis=-1), _LEAST)
+    u: NDArray[np.float64] = np.log(np.maximum(weights, _LEAST)) - np.log(left)
+    return u
+
+
+def dirichlet_rows(concentration: Sequence[float]) -> Matrix:
+    """Return the (K - 1, 5) rows of the prior table for the log odds of Dirichlet weights."""
+    a = np.asarray(concentration, dtype=np.float64)
+    rest = np.cumsum(a[::-1])[::-1][1:]
+    table = np.zeros((len(a) - 1, COLUMNS))
+    table[:, KIND] = LOGIT_BETA
+    table[:, SHAPE] = a[:-1]
+    table[:, SCALE] = a[:-1] + rest
+    table[:, CONSTANT] = -betaln(a[:-1], rest)
+    return table
+
 
 Array: TypeAlias = NDArray[np.float64]
 DataDefault: TypeAlias = Callable[[Rows, Sequence[str], Level], list[FamilyPrior]]
@@ -219,3 +264,64 @@ def predictor(
         table_scale=COEFFICIENT,
         exponential=exponential,
     )
+
+
+INTERCEPT: Final = "Intercept"
+EFFECTS: Final = "effects"
+"""Standard deviations of a group's intercept and slope, and their correlation if it is sampled:
+``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j`` are the effects in the table's columns."""
+
+FACTOR: Final = "factor"
+"""Effects of the levels of factors and their scales, which stay as they are: their columns are
+indicators. Exponentials of them are no ratios of one unit."""
+
+
+class Block(NamedTuple):
+    """Parameters that go to the table's scale together."""
+
+    rule: str
+    """One of ``models.parameters.RULES``, :data:`EFFECTS` or :data:`FACTOR`."""
+    labels: tuple[str, ...]
+    """One per feature, in their order; or a single one that all features share."""
+    intercept: str = ""
+    """Coefficients without an intercept: label of the one that a centred design implies.
+    Effects: feature of the slope."""
+    exponential: str = ""
+    """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
+
+
+def parameter_blocks(parameters: Iterable[Parameter], features: Sequence[str]) -> tuple[Block, ...]:
+    """Return a block per component of every parameter that a change of scale moves."""
+    blocks = []
+    for parameter in parameters:
+        linear = parameter.table_scale == COEFFICIENT
+        wider = parameter.labels((INTERCEPT, *features))
+        for labels, (intercept, *_) in zip(parameter.labels(features), wider, strict=True):
+            if parameter.table_scale and labels:
+                implied = intercept if linear and INTERCEPT not in features else ""
+                exponential = parameter.exponential or ""
+                blocks.append(Block(parameter.table_scale, labels, implied, exponential))
+    return tuple(blocks)
+
+
+def stated(model: Model, features: Sequence[str]) -> tuple[Block, ...]:
+    """Return the blocks of a model; without a statement its linear predictors alone."""
+    statement = getattr(model, "table_scale", None)
+    if statement is not None:
+        return tuple(statement(features))
+    q, labels = len(features), model.labels(features)
+    wider = () if INTERCEPT in features else model.labels((INTERCEPT, *features))
+    return tuple(
+        Block(COEFFICIENT, labels[a * q : (a + 1) * q], wider[a * (q + 1)] if wider else "")
+        for a in range(model.n_linear if q else 0)
+    )
+
+
+def describe(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Return blocks as JSON."""
+    return [{**block._asdict(), "labels": list(block.labels)} for block in blocks]
+
+
+def from_description(described: Iterable[Mapping[str, Any]]) -> tuple[Block, ...]:
+    """Return the blocks that :func:`describe` described."""
+    return tuple(Block(**{**entry, "labels": tuple(entry["labels"])}) for entry in described)

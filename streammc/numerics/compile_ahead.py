@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from streammc.numerics.lazy_dispatcher import LazyDispatcher
+from streammc.numerics.dispatchers import LazyDispatcher
 
 
 def make_ready(*functions: Any) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 from numba.core import types
 
 from streammc.numerics.coded_matrix import CodedColumns
-from streammc.numerics.jit import i8, index_vector, jit, matrix
-from streammc.numerics.records import record_type
+from streammc.numerics.jit import i8, index_vector, jit, matrix, record_type
 
 codes_type: Any = types.Array(types.uint16, 2, "C", readonly=True)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.numerics.jit import f8, inline, jit, vector
+from streammc.numerics.jit import f8, inline, jit, matrix, vector
 from streammc.protocols import Matrix, Vector
 
 _TILE = 512
@@ -145,3 +145,22 @@ def merge_moments(left: Moments, right: Moments) -> Moments:
         left.shift + delta * part,
         left.scatter + right.scatter + delta * delta * (left.n_rows * part),
     )
+
+
+@jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
+def taylor(log_lik, gradient, hessian, theta_star, delta, out):  # type: ignore[no-untyped-def]
+    """Return ``l + g' delta + delta' H delta / 2``, write ``g + H delta``; an empty H is 0."""
+    d = delta.shape[0]
+    value = log_lik
+    if hessian.shape[0] == 0:
+        for i in range(d):
+            out[i] = gradient[i]
+            value += delta[i] * gradient[i]
+        return value
+    for i in range(d):
+        curve = 0.0
+        for j in range(d):
+            curve += hessian[i, j] * delta[j]
+        out[i] = gradient[i] + curve
+        value += delta[i] * (gradient[i] + 0.5 * curve)
+    return value

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.full_pass.row_name import row_name
 from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
+from streammc.likelihood.invalid_responses import row_name
 from streammc.prediction.histogram import Thresholds, find_thresholds
 from streammc.prediction.mean_responses import Coefficients, responses
 from streammc.prediction.predictive import Covariate

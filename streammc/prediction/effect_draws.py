@@ -16,8 +16,8 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.grouped import by_group
-from streammc.models.mixed.group_posterior import table_nodes
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.group_effects import table_nodes
+from streammc.models.mixed.mixed_model import TableModel
 from streammc.prediction.group_density import GroupDensity, draw_effects
 from streammc.prediction.group_draws import require_checked
 from streammc.prediction.group_summaries import (

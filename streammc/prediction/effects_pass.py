@@ -25,7 +25,7 @@ from streammc.models.mixed.group_effects import (
     VARIANCE,
     table_effects,
 )
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.mixed_model import TableModel
 from streammc.protocols import Index, Matrix, RowBlock, Vector
 from streammc.trace.durable import reporting
 from streammc.trace.row_arrays import RowArrays

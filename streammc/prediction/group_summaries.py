@@ -20,8 +20,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
 from streammc.models.mixed.group_effects import BETWEEN, VARIANCE
-from streammc.models.mixed.mixed_model import MixedModel
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import designs
 from streammc.prediction.effects_pass import EffectsTask, Totals, parts_folder, write_chunks
 from streammc.prediction.group_draws import require_store_of_run, require_temperature_one

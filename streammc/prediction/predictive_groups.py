@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import quantiles
-from streammc.models.mixed.families import KINDS
 from streammc.models.mixed.group_constants import (
+    KINDS,
     PANELS,
     STUDENT_T,
     STUDENT_T_FIXED,
     group_constants,
 )
-from streammc.models.mixed.group_posterior import normal_densities
+from streammc.models.mixed.group_effects import normal_densities
 from streammc.prediction.label_index import UNKNOWN
 from streammc.prediction.log_scores import log_densities
 from streammc.prediction.mean_responses import responses

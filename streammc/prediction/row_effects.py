@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from streammc.errors import DataError
 from streammc.models.mixed.group_constants import EXACT_NODES, PANEL_CELLS, PANELS
-from streammc.models.mixed.group_posterior import node_quantiles, table_nodes
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.group_effects import node_quantiles, table_nodes
+from streammc.models.mixed.mixed_model import TableModel
 from streammc.prediction.label_index import UNKNOWN, LabelIndex, label_text
 from streammc.protocols import Index, Matrix, Vector
 

@@ -7,18 +7,21 @@ with one row per component of theta.
 from __future__ import annotations
 
 from streammc.priors.by_name import NamedPriors, PriorOption, ScaledPriors, as_prior, fixed_priors
-from streammc.priors.coefficients import laplace, normal, student_t
-from streammc.priors.correlations import lkj
-from streammc.priors.either import flat, uniform
-from streammc.priors.family import FamilyPrior
-from streammc.priors.scales import (
+from streammc.priors.families import (
+    FamilyPrior,
     exponential,
+    flat,
     gamma,
     half_cauchy,
     half_normal,
     half_student_t,
     inverse_gamma,
+    laplace,
+    lkj,
     lognormal,
+    normal,
+    student_t,
+    uniform,
 )
 from streammc.priors.text import from_description, parse, parse_item
 

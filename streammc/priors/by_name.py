@@ -11,9 +11,9 @@ import numpy as np
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.html_repr import Shown
-from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
-from streammc.priors.joint import JointNormal
-from streammc.priors.names import REST, choose
+from streammc.priors.densities import JointNormal
+from streammc.priors.families import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
+from streammc.priors.per_coefficient import REST, choose
 from streammc.protocols import Matrix, Prior
 
 PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]

@@ -32,10 +32,8 @@ import numpy as np
 from scipy.sparse import csr_array, eye_array, kron
 
 from streammc.priors.by_name import NamedPriors, ScaledPriors
-from streammc.priors.coefficients import normal
-from streammc.priors.family import FamilyPrior
-from streammc.priors.joint import JointNormal
-from streammc.priors.scales import half_student_t
+from streammc.priors.densities import JointNormal
+from streammc.priors.families import FamilyPrior, half_student_t, normal
 from streammc.protocols import Coding, ColumnTerm, Matrix, Rows, Vector
 
 M = TypeVar("M")

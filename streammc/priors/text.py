@@ -9,20 +9,14 @@ from typing import Any, Final
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.priors import coefficients, correlations, either, scales
+from streammc.priors import families
 from streammc.priors.by_name import BY_NAME, RULE, SCALED, NamedPriors, ScaledPriors
-from streammc.priors.densities import FAMILIES, Family
-from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, grouped
-from streammc.priors.joint import JointNormal
+from streammc.priors.densities import FAMILIES, Family, JointNormal
+from streammc.priors.families import NO_DEFAULTS, Defaults, FamilyPrior, grouped
 from streammc.priors.per_coefficient import expand
 from streammc.protocols import Prior
 
-_BUILDERS: Final = {
-    name: getattr(module, name)
-    for module in (coefficients, correlations, either, scales)
-    for name in FAMILIES
-    if hasattr(module, name)
-}
+_BUILDERS: Final = {name: getattr(families, name) for name in FAMILIES}
 _CALL: Final = re.compile(r"([A-Za-z][A-Za-z_-]*)\s*(?:\(([^()]*)\))?")
 _ITEM: Final = re.compile(rf"(?:(.*)=)?\s*({_CALL.pattern})\s*", re.DOTALL)
 _LONGEST: Final = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streammc.control_variates.mode.mode_words import ADVICE
+from streammc.control_variates.mode.modes import ADVICE
 from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.summary import least_ess, least_size
 from streammc.protocols import Model

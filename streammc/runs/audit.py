@@ -22,8 +22,7 @@ from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.expansion import ControlVariates
 from streammc.likelihood.blocks import TILE, allocate_rows
 from streammc.likelihood.remainder_pass import remainder_sums, remainder_task
-from streammc.numerics.blas import single_threaded
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads, single_threaded
 from streammc.protocols import Dataset, Model, RowBlock
 
 AUDIT_DRAWS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from streammc.models.table_scale import Block
+from streammc.models.parameters import Block
 
 KEYS: Final = (
     *("features", "intercept", "standardization", "formula"),

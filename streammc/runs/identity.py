@@ -8,9 +8,8 @@ from typing import Any
 
 from streammc import registry
 from streammc.errors import ConfigError, IdentityError, StoreError
-from streammc.likelihood.temperature import Schedule
-from streammc.likelihood.tempered import split_fingerprint, tempered
-from streammc.models.factor_model import factor_blocks
+from streammc.likelihood.temperature import Schedule, split_fingerprint, tempered
+from streammc.models.base import factor_blocks
 from streammc.priors import from_description
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.sampler import RunRequest, Sampler

@@ -56,8 +56,7 @@ def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any
 def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str]:
     """Return the text of every prior by name; none where the model states no parameters."""
     # Not for the lines of a finished run: the models import numba.
-    from streammc.models.factor_model import FactorModel
-    from streammc.models.stated_model import StatedModel
+    from streammc.models.base import FactorModel, StatedModel
     from streammc.priors.text import prior_texts
 
     if not isinstance(model, StatedModel):

@@ -7,8 +7,14 @@ from typing import Any, Final
 
 from streammc import registry
 from streammc.errors import StoreError
-from streammc.models.parameters import predictor
-from streammc.models.table_scale import Block, describe, from_description, parameter_blocks, stated
+from streammc.models.parameters import (
+    Block,
+    describe,
+    from_description,
+    parameter_blocks,
+    predictor,
+    stated,
+)
 from streammc.protocols import Dataset, Model
 from streammc.runs.identity import registered_model
 from streammc.trace.run_view import RunView

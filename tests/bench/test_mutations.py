@@ -90,12 +90,12 @@ def test_a_change_is_one_line_that_can_be_parsed_and_has_a_name(bench):
 
 
 def test_a_seed_draws_the_same_lines_from_all_packages(bench):
-    packages = ["streammc/likelihood", "streammc/subsampling"]
+    packages = ["streammc/likelihood", "streammc/numerics"]
     drawn = bench.operators.draw(ROOT, packages, 40, 1)
     assert drawn == bench.operators.draw(ROOT, packages, 40, 1)
     assert drawn != bench.operators.draw(ROOT, packages, 40, 2)
     assert 40 == len({(each.path, each.line) for each in drawn})
-    assert {"likelihood", "subsampling"} == {each.path.split("/")[1] for each in drawn}
+    assert {"likelihood", "numerics"} == {each.path.split("/")[1] for each in drawn}
 
 
 def test_a_planted_change_is_taken_back_with_the_time_of_the_file(bench, tmp_path):
@@ -113,7 +113,7 @@ TESTS = """
 import inspect
 import numpy as np
 from streammc.numerics.special import exp, log
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 
 def test_functions_are_plain():
     assert inspect.isfunction(exp) and inspect.isfunction(taylor)

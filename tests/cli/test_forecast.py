@@ -11,7 +11,7 @@ from command_line import snapshot, streammc
 
 from streammc.cli import forecast as dry_run
 from streammc.control_variates import forecast
-from streammc.likelihood import expanded_rows as held_rows
+from streammc.likelihood import blocks as held_rows
 from streammc.likelihood import pass_cost
 from streammc.stores.store import Store
 

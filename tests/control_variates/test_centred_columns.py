@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import streammc
-from streammc.control_variates.certify import compute
-from streammc.control_variates.unexpanded import without_pass
+from streammc.control_variates.certify import compute, without_pass
 from streammc.errors import ModelError
 from streammc.priors import normal
 from streammc.stores.ingest.ingestion import from_table

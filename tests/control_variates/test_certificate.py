@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from streammc.control_variates.certificate import Certificate
+from streammc.control_variates.expansion import Certificate
 
 WRITTEN = {
     "decrement": 0.01,

@@ -8,8 +8,7 @@ import streammc
 from streammc.control_variates import compute
 from streammc.control_variates import subset as subset_module
 from streammc.control_variates.mode import search
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.errors import ConfigError, ModelError
 from streammc.models import gaussian
 from streammc.priors import flat, half_normal

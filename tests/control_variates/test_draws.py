@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.coordinates import covering_draws
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5, 40])

@@ -8,9 +8,8 @@ from passes import table
 
 from streammc.control_variates import certify, compute, forecast, subset
 from streammc.control_variates.mode import newton, search
-from streammc.control_variates.mode import weak_directions as weak_directions_module
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.mode import prior_influence as weak_directions_module
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.errors import ModelError, OutOfMemoryError
 from streammc.likelihood import pass_cost
 from streammc.models import logistic, poisson

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 import streammc
 from streammc import from_arrays, from_table, models
 from streammc.control_variates import compute, resolved
-from streammc.control_variates.group_coordinates import GroupCoordinates, group_coordinates
+from streammc.control_variates.effect_coordinates import GroupCoordinates, group_coordinates
 from streammc.control_variates.subset import gather
 from streammc.diagnostics.effective_size import ess, split
 from streammc.likelihood.grouped import by_group

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from streammc.control_variates.level_coordinates import level_coordinates, stretched
+from streammc.control_variates.effect_coordinates import level_coordinates, stretched
 from streammc.numerics.prior import EFFECT, KIND, LOCATION
 
 STAR = np.array([0.3, 0.7, -0.4, 0.1, -1.0])

@@ -11,9 +11,9 @@ import pytest
 from problems import Small
 from scipy import stats
 
-from streammc.likelihood.block_poisson import log_product
+from streammc.likelihood.drawn_units import ProductDesign
+from streammc.likelihood.estimators import log_product
 from streammc.likelihood.target import BOUND, DENSITY, ESTIMATE, SIGN, VARIANCE
-from streammc.subsampling.units import ProductDesign
 
 THETA = np.array([0.7, -0.4])
 MOST = {1.0: 22, 2.0: 28, 3.0: 34}

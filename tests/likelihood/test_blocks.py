@@ -14,7 +14,7 @@ from streammc.likelihood.blocks import (
     expand,
     expanded,
 )
-from streammc.likelihood.difference import remainder_values, remainders
+from streammc.likelihood.estimators import remainder_values, remainders
 
 M, Q = 700, 3
 

@@ -9,8 +9,8 @@ import pytest
 from problems import SEVERAL, Small
 from scipy import stats
 
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.likelihood.target import CERTAIN, DENSITY, REST, VARIANCE
-from streammc.subsampling.units import UnitDesign
 
 THETA = np.array([0.7, -0.9])
 SHARED = np.array([0.4, 1.1])

@@ -7,9 +7,8 @@ import pytest
 from problems import Small
 
 from streammc.errors import OutOfMemoryError
-from streammc.likelihood import expanded_rows
-from streammc.likelihood.blocks import expanded
-from streammc.likelihood.expanded_rows import block_bytes, load_block
+from streammc.likelihood import blocks
+from streammc.likelihood.blocks import block_bytes, expanded, load_block
 from streammc.stores import from_arrays
 
 N, SLICE = 1000, 128
@@ -17,7 +16,7 @@ N, SLICE = 1000, 128
 
 @pytest.fixture
 def problem(monkeypatch):
-    monkeypatch.setattr(expanded_rows, "_SLICE", SLICE)
+    monkeypatch.setattr(blocks, "_SLICE", SLICE)
     return Small(n=N, order=2)
 
 
@@ -40,9 +39,9 @@ def test_rows_of_several_slices_are_expanded_as_at_once(problem, count):
 def test_rows_that_do_not_fit_are_refused_before_any_is_read(problem, monkeypatch):
     rows, data = np.arange(300), dataset(problem)
     needed = block_bytes(300, 2, 1, 2)
-    monkeypatch.setattr(expanded_rows, "memory_limit", lambda: needed)
+    monkeypatch.setattr(blocks, "memory_limit", lambda: needed)
     load_block(data, problem.model, rows, problem.theta_star, 2)
-    monkeypatch.setattr(expanded_rows, "memory_limit", lambda: needed - 1)
+    monkeypatch.setattr(blocks, "memory_limit", lambda: needed - 1)
     monkeypatch.setattr(type(data), "rows", lambda self: pytest.fail("rows were asked for"))
     with pytest.raises(OutOfMemoryError, match="found 300 rows x 2 features"):
         load_block(data, problem.model, rows, problem.theta_star, 2)

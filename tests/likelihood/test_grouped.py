@@ -20,7 +20,7 @@ from streammc.likelihood.grouped import (
     together,
     ungrouped,
 )
-from streammc.likelihood.tempered import tempered
+from streammc.likelihood.temperature import tempered
 from streammc.models import gaussian
 from streammc.priors import normal
 from streammc.protocols import Rows

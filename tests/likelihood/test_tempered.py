@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from streammc.likelihood.tempered import Tempered, split_fingerprint, tempered
+from streammc.likelihood.temperature import Tempered, split_fingerprint, tempered
 from streammc.protocols import PieceTask, Rows
 from streammc.stores import from_arrays
 

@@ -11,8 +11,7 @@ from problems import Small
 
 from streammc.likelihood import remainder_pass
 from streammc.likelihood.blocks import TILE, allocate_rows, allocate_scratch
-from streammc.likelihood.contiguous_rows import allocate_held
-from streammc.likelihood.density import log_likelihood, pointers, terms
+from streammc.likelihood.contiguous_rows import allocate_held, log_likelihood, pointers, terms
 from streammc.likelihood.remainder_pass import RemainderTask
 from streammc.likelihood.target import CERTAIN, DENSITY, ESTIMATE, REST
 from streammc.protocols import RowBlock

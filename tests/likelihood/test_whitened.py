@@ -15,10 +15,10 @@ from streammc.likelihood.target import (
     allocate_point,
     allocate_work,
     evaluate,
+    whiten_rows,
 )
-from streammc.likelihood.whitened import whiten_rows
 from streammc.numerics.row_products import aligned
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal, student_t, uniform
 from streammc.samplers.hamiltonian.problem import whiten_block, whitened_base, whitening_pays
 

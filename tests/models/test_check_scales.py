@@ -9,8 +9,7 @@ import pytest
 from families import FAMILIES
 
 from streammc import registry
-from streammc.models.check import Place, check_model, derivatives, evaluate
-from streammc.models.differences import differences
+from streammc.models.check import Place, check_model, derivatives, differences, evaluate
 
 SCALES = (1e-8, 1e-3, 1.0, 1e3, 1e6, 1e8)
 ROWS = 16

@@ -9,8 +9,8 @@ import pytest
 
 from streammc import models
 from streammc.errors import ConfigError
-from streammc.models.factor_model import FactorBlock
-from streammc.models.mixed.stated_factors import with_factors
+from streammc.models.base import FactorBlock
+from streammc.models.mixed.mixed_model import with_factors
 from streammc.numerics.prior import (
     COLUMNS,
     EFFECT,

@@ -244,7 +244,7 @@ def test_the_full_pass_refuses_it():
 
 
 def test_a_store_without_a_response_is_refused():
-    from streammc.control_variates.unexpanded import without_pass
+    from streammc.control_variates.certify import without_pass
 
     X, _ = some_rows(30)
     with pytest.raises(ModelError, match="expected a response"):

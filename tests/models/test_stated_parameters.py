@@ -11,8 +11,15 @@ import pytest
 from streammc.diagnostics.original_scale import ratios, transform
 from streammc.errors import ConfigError, StoreError
 from streammc.models import Parameter, user
-from streammc.models.parameters import COEFFICIENT, DISTANCE, PLACE, predictor
-from streammc.models.table_scale import Block, describe, from_description
+from streammc.models.parameters import (
+    COEFFICIENT,
+    DISTANCE,
+    PLACE,
+    Block,
+    describe,
+    from_description,
+    predictor,
+)
 from streammc.numerics.prior import KIND, LOCATION, NORMAL, SCALE
 from streammc.priors import half_normal, normal
 from streammc.runs.job import run_job

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.numerics.blas import single_threaded
 from streammc.numerics.cholesky import factor, invert, solve, tile_shape
+from streammc.numerics.process_limits import single_threaded
 
 
 @pytest.fixture(autouse=True)

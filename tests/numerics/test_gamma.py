@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from streammc.numerics.gamma import (
+from streammc.numerics.special import (
     digamma,
     digamma_difference,
     gamma_normalizer,

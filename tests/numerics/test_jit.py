@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import streammc
-from streammc.numerics import compile_cache
+from streammc.numerics import dispatchers
 
 PACKAGE = Path(streammc.__file__).resolve().parent
-CODE = "from streammc.numerics.compile_cache import cache_dir; print(cache_dir())"
+CODE = "from streammc.numerics.dispatchers import cache_dir; print(cache_dir())"
 LISTEN = """
 from numba.core import event
 compiled = []
@@ -371,8 +371,8 @@ def test_imports_that_are_searched_for_are_those_that_python_sees() -> None:
     assert len(sources) > 200
     for source in sources:
         text = source.read_text()
-        expected = {compile_cache._file(name) for name in imported(ast.parse(text))} - {None}
-        assert expected <= compile_cache.imported_files(text), source
+        expected = {dispatchers._file(name) for name in imported(ast.parse(text))} - {None}
+        assert expected <= dispatchers.imported_files(text), source
 
 
 def test_compile_ahead_makes_ready_what_a_module_names(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.numerics.marginal_precision import (
+from streammc.numerics.effect_positions import (
     from_precision,
     precision_derivatives,
     pull_to_theta,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from streammc.numerics.matrix_view import matrix_view
+from streammc.numerics.addresses import matrix_view
 
 
 @njit

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from streammc.errors import OutOfMemoryError
-from streammc.numerics import memory_limits
-from streammc.numerics.memory_limits import check_process_limits, free_within_limits
+from streammc.numerics import process_limits
+from streammc.numerics.process_limits import check_process_limits, free_within_limits
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_limit_below_what_libraries_need_is_refused_with_its_option(
 def test_the_memory_that_a_limit_leaves_is_what_is_not_yet_used(
     limits: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_limits, "_free_in_group", lambda line: None)
+    monkeypatch.setattr(process_limits, "_free_in_group", lambda line: None)
     assert free_within_limits() is None
     limits[resource.RLIMIT_DATA] = 1 << 50
     left = free_within_limits()
@@ -77,13 +77,13 @@ def test_a_control_group_leaves_its_limit_less_what_cannot_be_reclaimed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        memory_limits, "Path", lambda *parts: tmp_path.joinpath(*(p.strip("/") for p in parts))
+        process_limits, "Path", lambda *parts: tmp_path.joinpath(*(p.strip("/") for p in parts))
     )
     group = tmp_path / "sys/fs/cgroup" / folder
-    assert memory_limits._free_in_group(line) is None
+    assert process_limits._free_in_group(line) is None
     group.mkdir(parents=True)
     for name, text in files.items():
         (group / name).write_text(text)
-    assert 400 == memory_limits._free_in_group(line)
+    assert 400 == process_limits._free_in_group(line)
     (group / next(iter(files))).write_text("max")
-    assert memory_limits._free_in_group(line) is None
+    assert process_limits._free_in_group(line) is None

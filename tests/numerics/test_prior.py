@@ -7,9 +7,11 @@ import pytest
 from scipy import stats
 
 from streammc import priors
+from streammc.models.parameters import dirichlet_rows
 from streammc.numerics.prior import (
     COLUMNS,
     EFFECT,
+    draw_prior,
     log_prior,
     outside,
     part_of,
@@ -18,9 +20,7 @@ from streammc.numerics.prior import (
     put,
     smooth,
 )
-from streammc.numerics.prior_draws import draw_prior
-from streammc.numerics.simplex import dirichlet_rows
-from streammc.priors.joint import JointNormal
+from streammc.priors.densities import JointNormal
 
 PRIORS = {
     "normal": (priors.normal(2.0, location=-1.0), False, 0.4),

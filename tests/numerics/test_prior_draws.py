@@ -7,9 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from streammc import priors, rng
-from streammc.numerics.prior import COLUMNS, log_prior
-from streammc.numerics.prior_draws import N_STREAMS, draw_prior, improper
-from streammc.numerics.simplex import dirichlet_rows
+from streammc.models.parameters import dirichlet_rows
+from streammc.numerics.prior import COLUMNS, N_STREAMS, draw_prior, improper, log_prior
 
 N = 20_000
 FAMILIES = {

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from streammc.numerics.jit import jit
-from streammc.numerics.probit import log_ndtr, log_ndtr_parts
+from streammc.numerics.special import log_ndtr, log_ndtr_parts
 from streammc.protocols import Matrix, Vector
 
 

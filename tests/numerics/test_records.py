@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import types
 
-from streammc.numerics.records import _type, record_type
+from streammc.numerics.jit import _type, record_type
 from streammc.protocols import Index, Matrix, Vector
 
 

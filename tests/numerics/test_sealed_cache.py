@@ -23,8 +23,8 @@ USE = """
         def on_end(self, event):
             pass
     event.register("numba:compile", Listener())
-    from streammc.numerics.gamma import log_gamma
-    from streammc.numerics.compile_cache import cache_dir
+    from streammc.numerics.special import log_gamma
+    from streammc.numerics.dispatchers import cache_dir
     print(cache_dir())
     print(repr(log_gamma(1.5)), bool(compiled))
 """
@@ -87,7 +87,7 @@ def test_a_cut_file_without_a_digest_ends_the_process(
     base, folder, _ = kept
     code = textwrap.dedent("""
         import pickle
-        from streammc.numerics.sealed_cache import SealedFiles
+        from streammc.numerics.dispatchers import SealedFiles
         SealedFiles._read = lambda self, path: open(path, "rb").read()[32:]
     """)
     [path, *_] = sorted(folder.rglob("*.nbc"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.numerics.stretched_effects import shrink, stretch, whiten
+from streammc.numerics.effect_positions import shrink, stretch, whiten
 
 LEVELS = np.array([[0.0, 3.0, 1.0], [1.0, 3.0, 0.4], [2.0, 3.0, 0.0]])
 """Three effects of one scale, whose log is the last component but one; one is not stretched."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import streammc
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 
 
 def test_threads_are_those_of_the_affinity_mask(monkeypatch: pytest.MonkeyPatch) -> None:

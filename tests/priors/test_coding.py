@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from streammc import from_arrays, from_table
-from streammc.priors.joint import JointNormal
+from streammc.priors.densities import JointNormal
 from streammc.priors.scaled import Level, coefficients
 from streammc.protocols import Rows
 

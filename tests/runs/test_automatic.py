@@ -9,7 +9,7 @@ import pytest
 
 import streammc
 from streammc.errors import RefusedError
-from streammc.likelihood import expanded_rows
+from streammc.likelihood import blocks
 from streammc.runs import setup as decisions
 from streammc.samplers.common import preparation
 from streammc.samplers.common.sampler import RunRequest
@@ -79,8 +79,8 @@ def test_the_choice_is_the_same_for_any_number_of_draws() -> None:
 
 def test_hmc_ecs_is_taken_where_all_rows_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     data = table(1000)
-    needed = expanded_rows.block_bytes(1000, 3, 1, -1)
-    monkeypatch.setattr(expanded_rows, "memory_limit", lambda: needed - 1)
+    needed = blocks.block_bytes(1000, 3, 1, -1)
+    monkeypatch.setattr(blocks, "memory_limit", lambda: needed - 1)
     assert "hmc-ecs" == decisions.decide(RunRequest(data, MODEL, seed=1)).sampler.name
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from streammc.control_variates.certify import compute
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.models import logistic
 from streammc.samplers import hmc
-from streammc.subsampling.units import UnitDesign
 from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("small_blocks")

@@ -11,8 +11,8 @@ import pytest
 from problems import batch_z
 
 from streammc.control_variates.certify import compute
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.models import logistic, poisson
 from streammc.priors import normal
 from streammc.runs.audit import log_weights
@@ -24,7 +24,6 @@ from streammc.samplers.hamiltonian.problem import subsampled
 from streammc.stores import open_store
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.memory import from_arrays
-from streammc.subsampling.units import UnitDesign
 
 ROWS, UNITS = 4096, 60
 MODEL = poisson(prior=normal(scale=10.0))

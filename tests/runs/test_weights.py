@@ -15,10 +15,9 @@ from problem_of import problem_of
 from streammc import registry
 from streammc.control_variates import compute
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.errors import ModelError
-from streammc.likelihood import expanded_rows as held_rows
+from streammc.likelihood import blocks as held_rows
 from streammc.likelihood.blocks import allocate_block
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.models import binomial, logistic, poisson

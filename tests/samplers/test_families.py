@@ -12,7 +12,7 @@ from scipy import stats
 from streammc import priors
 from streammc.likelihood.blocks import allocate_block, allocate_rows
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.samplers.common.statistics import SIGNED_STATISTICS
 from streammc.samplers.common.tuning import start
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel

@@ -15,7 +15,7 @@ from streammc.likelihood.blocks import ExpansionPoint, allocate_block, allocate_
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers.common.statistics import SIGNED_STATISTICS
 from streammc.samplers.common.tuning import start

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from problems import Small, batch_z, kernel_problem
 
+from streammc.likelihood.drawn_units import AliasTable
 from streammc.priors import normal
 from streammc.runs.audit import log_weights
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.subsampling.alias import AliasTable
 
 DRAWS = 1_000_000
 GRID = np.linspace(-12.0, 12.0, 6001)

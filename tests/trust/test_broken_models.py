@@ -153,7 +153,7 @@ def test_a_module_that_comes_before_the_installed_ones_is_seen(
     code = textwrap.dedent("""
         import sys
         sys.path.insert(0, "")
-        import streammc.numerics.gamma
+        import streammc.numerics.special
     """)
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False)
     assert list(tmp_path.glob("ran-*"))

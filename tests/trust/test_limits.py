@@ -18,7 +18,7 @@ import pytest
 from checks_of_trust import JOB, rounds
 from command_line import PROGRAM, digest, limited, program, streammc
 
-from streammc.numerics.compile_cache import cache_dir
+from streammc.numerics.dispatchers import cache_dir
 
 FEW = (*JOB, "--draws", "60")
 Record = Callable[[str, object], None]

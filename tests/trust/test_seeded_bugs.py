@@ -18,7 +18,7 @@ import pytest
 from checks_of_trust import marked
 from quick import quick
 
-from streammc.numerics.compile_cache import cache_dir
+from streammc.numerics.dispatchers import cache_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 Record = Callable[[str, object], None]

@@ -27,9 +27,9 @@ import streammc
 from bench.papers.drawing import save
 from bench.papers.hmc_ecs.higgs_store import shipped
 from bench.papers.markdown import table
-from streammc.control_variates.unexpanded import without_pass
+from streammc.control_variates.certify import without_pass
 from streammc.likelihood.temperature import Schedule
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 from streammc.samplers import mh_fixed
 from streammc.samplers.common.sampler import RunRequest, Setup
 from streammc.samplers.metropolis.loop import STEP

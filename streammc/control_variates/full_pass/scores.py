@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.full_pass.score_kernel import (
+from streammc.control_variates.full_pass.block_kernel import (
     BINS_PER_OCTAVE,
     LOWEST_OCTAVE,
     N_BINS,

@@ -1,22 +1,302 @@
-"""The modes of a posterior, from several starts of Newton's method on rows in memory."""
+"""The modes of a posterior, from several starts of Newton's method on rows in memory.
+
+Further starts of Newton's method, for posteriors with several modes.
+
+A conflict of prior and likelihood leaves a mode at each of them. A normal prior far from a
+Gaussian response adds a mode whose scale is that of the residuals about the prior's
+location. A heavy-tailed prior adds a mode at its own location, however far the data are.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
 
-from streammc.control_variates.mode.mode_mass import corrected_evidence, log_posteriors
 from streammc.control_variates.mode.newton import Objective, Point, maximise
-from streammc.control_variates.mode.starts import concave, starting_points
 from streammc.control_variates.subset import in_memory
 from streammc.errors import ModelError
-from streammc.models.mixed.recognise import is_table_model
-from streammc.protocols import Matrix, Model, Rows, Vector
+from streammc.models.mixed.effect_terms import is_table_model
+from streammc.numerics.prior import (
+    COLUMNS,
+    FLAT,
+    HALF_NORMAL,
+    HALF_STUDENT_T,
+    JOINT_NORMAL,
+    KIND,
+    LAPLACE,
+    LKJ,
+    LOCATION,
+    LOG_FLAT,
+    LOGIT_BETA,
+    NORMAL,
+    SCALE,
+    SHAPE,
+    STUDENT_T,
+    UNIFORM,
+    joint_normal,
+    log_prior,
+    put,
+    smooth,
+)
+from streammc.priors import normal
+from streammc.protocols import Index, Matrix, Model, Rows, Vector
+
+CONCAVE: Final = (
+    FLAT, NORMAL, JOINT_NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T,
+    LOGIT_BETA, LKJ,
+)  # fmt: skip
+"""Kinds of prior whose logarithm is concave in theta."""
+_PRIOR_DRAWS: Final = 2
+_WIDE_DRAWS: Final = 2
+_WIDE: Final = 10.0
+"""Laplace standard deviations of the dispersed draws around the first mode."""
+_LADDER: Final = (-4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+"""Trial shifts of a log scale."""
+UNFELT: Final = 1e4
+"""Posterior standard deviations of a normal prior that is not felt."""
+_START_ITERATIONS: Final = 50
+
+
+def concave(model: Model, table: Matrix) -> bool:
+    """Return whether the log posterior is concave: then it has one mode."""
+    known = getattr(model, "log_concave", False)
+    return bool(known and np.isin(table[:, KIND], CONCAVE).all())
+
+
+def starting_points(
+    model: Model,
+    objective: Objective,
+    heights: Callable[[Matrix], Vector],
+    table: Matrix,
+    first: Vector,
+    factor: Matrix | None,
+) -> Iterator[Vector]:
+    """Yield starts of Newton's method other than ``first`` (d,).
+
+    The mode of the likelihood alone; the locations of the prior, half-way to them, and draws
+    from the prior, each with the scale parameters of highest density there; draws 10 Laplace
+    standard deviations wide, where there is a ``factor``; ``first`` with its components in
+    other orders, where the model has components.
+
+    Parameters
+    ----------
+    model, objective, table
+        The likelihood, of rows in memory, and the prior table.
+    heights
+        Their log posterior; see ``mode_mass.log_posteriors``.
+    first, factor
+        The first mode and its factor; without a mode, the first start and ``None``.
+    """
+    alone = without_prior(model, first, factor, table, objective)
+    with suppress(ModelError):
+        yield maximise(objective, first, alone, max_iterations=_START_ITERATIONS).theta
+    rng = np.random.default_rng(0)
+    located = prior_location(table, first)
+    starts = [located, 0.5 * (first + located)]
+    starts += [_drawn(table, first, rng) for _ in range(_PRIOR_DRAWS)]
+    scales = log_scales(model, len(first))
+    for start in starts:
+        if not np.array_equal(start, first):
+            yield matched(heights, start, scales)
+    if factor is not None:
+        for _ in range(_WIDE_DRAWS):
+            yield first + _WIDE * (factor @ rng.standard_normal(len(first)))
+    relabelled = list(getattr(model, "relabelled", _no_relabelling)(first))
+    height, *others = heights(np.array([first, *relabelled]))
+    for other, found in zip(relabelled, others, strict=True):
+        # The same height means that only the labels differ: no mode of its own.
+        if abs(found - height) > 1e-8 * (1.0 + abs(height)):
+            yield other
+
+
+def without_prior(
+    model: Model, theta: Vector, factor: Matrix | None, table: Matrix, likelihood: Objective
+) -> Matrix:
+    """Return the prior table with normal priors too wide to affect the likelihood.
+
+    They are centred at ``theta``, and 10^4 times as wide as the posterior, by its ``factor``,
+    and as the likelihood. Shape parameters, such as degrees of freedom, keep their priors:
+    the likelihood may have no maximum in them.
+    """
+    curved = np.maximum(-np.diag(likelihood(theta)[2]), 0.0)
+    sd = 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf))
+    if factor is not None:
+        sd = np.maximum(sd, np.sqrt(np.sum(factor**2, axis=1)))
+    kept = log_scales(model, len(table))
+    if getattr(model, "location_scale", False):
+        kept = kept[1:]
+    out = table.copy()
+    free = np.setdiff1d(np.flatnonzero(sd > 0.0), kept)
+    rows = [normal(UNFELT * sd[j], location=theta[j]).table(("",))[0] for j in free]
+    put(out, free, np.reshape(rows, (-1, COLUMNS)))
+    return out
+
+
+def matched(heights: Callable[[Matrix], Vector], theta: Vector, scales: Index) -> Vector:
+    """Return ``theta`` with each scale parameter, in turn, at its best value on a grid."""
+    best = theta.copy()
+    for j in scales:
+        trials = np.tile(best, (len(_LADDER), 1))
+        trials[:, j] += _LADDER
+        best = trials[int(np.argmax(heights(trials)))]
+    return best
+
+
+def log_scales(model: Model, d: int) -> Index:
+    """Return the positions in theta of the parameters that are sampled as their logarithms.
+
+    The scales of factors are not among them: the search keeps these as they were estimated.
+    """
+    at_zero, at_one = (model.constrain(np.full(d, at)) for at in (0.0, 1.0))
+    found = np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
+    return np.setdiff1d(found, [block.scale for block in getattr(model, "factors", ())])
+
+
+def _no_relabelling(theta: Vector) -> Sequence[Vector]:
+    return ()
+
+
+def prior_location(table: Matrix, first: Vector) -> Vector:
+    """Return the locations of the priors that have one, and ``first`` elsewhere."""
+    out = first.copy()
+    has = np.isin(table[:, KIND], (NORMAL, JOINT_NORMAL, STUDENT_T, LAPLACE, LKJ))
+    out[has] = table[has, LOCATION]
+    between = table[:, KIND] == UNIFORM
+    out[between] = 0.5 * (table[between, LOCATION] + table[between, SHAPE])
+    return out
+
+
+def _drawn(table: Matrix, first: Vector, rng: np.random.Generator) -> Vector:
+    """Return a draw from the priors that have a location, and ``first`` elsewhere."""
+    out = first.copy()
+    joint, shifts = joint_normal(table, rng.standard_normal((1, len(table))))
+    out[joint] = shifts[0]
+    for j, row in enumerate(table):
+        if row[KIND] == NORMAL:
+            out[j] = row[LOCATION] + row[SCALE] * rng.standard_normal()
+        elif row[KIND] == STUDENT_T:
+            out[j] = row[LOCATION] + row[SCALE] * rng.standard_t(row[SHAPE])
+        elif row[KIND] == LAPLACE:
+            out[j] = row[LOCATION] + row[SCALE] * rng.laplace()
+        elif row[KIND] == UNIFORM:
+            out[j] = rng.uniform(row[LOCATION], row[SHAPE])
+    return out
+
+
+_DF: Final = 4.0
+_DRAWS: Final = 400
+_FEWEST: Final = 100
+_MOST_ENTRIES: Final = 4e8
+"""Entries of the design that all draws together may touch: about 0.5 s."""
+_MOST_PARAMETERS: Final = 20
+_LEAST_ESS: Final = 20.0
+
+
+def laplace_evidence(point: Point) -> float:
+    """Return ``log p + sum log diag(S) + d / 2 log(2 pi)`` at a mode, the log mass around it."""
+    volume = float(np.log(np.diag(point.factor)).sum())
+    return point.log_posterior + volume + 0.5 * len(point.theta) * math.log(2.0 * math.pi)
+
+
+def log_posteriors(
+    model: Model, rows: Rows, scale: float, table: Matrix
+) -> Callable[[Matrix], Vector]:
+    """Return the function thetas (S, d) -> (S,) log posterior of ``rows`` counted ``scale`` times.
+
+    The prior is smoothed by :func:`streammc.numerics.prior.smooth`, as in Newton's method.
+    Values that are not finite become minus infinity.
+    """
+    used = rows.weight > 0.0
+    X, y, offset = rows.X[used], np.ascontiguousarray(rows.y[used]), rows.offset[used]
+    weight = rows.weight[used] * scale
+    columns = np.ascontiguousarray(X.T)
+    n, q = model.n_linear, X.shape[1]
+    table = smooth(table)
+    constants = model.constants
+
+    def evaluate(thetas: Matrix) -> Vector:
+        values = np.empty(len(thetas))
+        eta, out = np.empty((n + model.n_scalar, len(y))), np.empty((1, len(y)))
+        for s, theta in enumerate(thetas):
+            for a in range(n):
+                np.matmul(X, theta[a * q : (a + 1) * q], out=eta[a])
+            if n:
+                eta[0] += offset
+            eta[n:] = theta[n * q :, None]
+            model.link(eta, columns, y, constants, 0, out)
+            values[s] = weight @ out[0] + log_prior(theta, table, np.zeros_like(theta))
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    return evaluate
+
+
+def corrected_evidence(
+    log_posterior: Callable[[Matrix], Vector], points: Sequence[Point], entries: int
+) -> Vector:
+    """Return the log masses around several modes, (K,).
+
+    Importance sampling from a mixture of Student t distributions with 4 degrees of freedom,
+    one at every mode with the shape of its Laplace approximation; a draw belongs to the
+    mode whose component is densest there. Laplace's formula stays where a mode has fewer
+    than 20 effective draws, above 20 parameters, and where rows are too many.
+
+    Parameters
+    ----------
+    log_posterior
+        See :func:`log_posteriors`.
+    points
+        The modes.
+    entries
+        Rows times columns: the cost of one evaluation.
+    """
+    evidence = np.array([laplace_evidence(point) for point in points])
+    d, K = len(points[0].theta), len(points)
+    draws = min(_DRAWS, int(_MOST_ENTRIES / max(entries, 1)) // K)
+    if d > _MOST_PARAMETERS or draws < _FEWEST:
+        return evidence
+    rng = np.random.default_rng(0)
+    thetas = np.concatenate(
+        [
+            point.theta
+            + (rng.standard_normal((draws, d)) @ point.factor.T)
+            / np.sqrt(rng.chisquare(_DF, size=(draws, 1)) / _DF)
+            for point in points
+        ]
+    )
+    density = np.stack([_log_t(thetas, point) for point in points])
+    logw = log_posterior(thetas) - (logsumexp(density, axis=0) - math.log(K))
+    nearest = np.argmax(density, axis=0)
+    for k in range(K):
+        own = logw[nearest == k]
+        own = own[np.isfinite(own)]
+        if not len(own):
+            continue
+        ess = math.exp(2.0 * logsumexp(own) - logsumexp(2.0 * own))
+        if ess >= _LEAST_ESS:
+            evidence[k] = logsumexp(own) - math.log(len(thetas))
+    return evidence
+
+
+def _log_t(thetas: Matrix, point: Point) -> Vector:
+    """Return the log density (S,) of the Student t around a mode."""
+    d = len(point.theta)
+    z = solve_triangular(point.factor, (thetas - point.theta).T, lower=True)
+    constant = (
+        math.lgamma(0.5 * (_DF + d))
+        - math.lgamma(0.5 * _DF)
+        - 0.5 * d * math.log(_DF * math.pi)
+        - float(np.log(np.diag(point.factor)).sum())
+    )
+    out: Vector = constant - 0.5 * (_DF + d) * np.log1p((z * z).sum(axis=0) / _DF)
+    return out
+
 
 SEARCH_ROWS: Final = 4096
 """Largest number of the rows in memory on which the other starts run; of groups four times as many
@@ -190,3 +470,43 @@ def _table_rows(model: Model, rows: Rows) -> int:
 def _columns(model: Model, rows: Rows) -> int:
     """Return the number of columns of a row."""
     return int(model.n_features if is_table_model(model) else rows.X.shape[1])
+
+
+ADVICE: Final = "compare with --sampler pt"
+"""End of the warning about other modes."""
+_SHOWN: Final = 3
+
+
+def mode_words(model: Model, modes: Sequence[Mode], labels: Sequence[str]) -> list[str]:
+    """Return a warning that names the other modes of comparable evidence."""
+    if len(modes) < 2:
+        return []
+    best = modes[0].point
+    sd = np.sqrt(np.sum(best.factor**2, axis=1))
+    named = []
+    for mode in modes[1 : 1 + _SHOWN]:
+        order = np.argsort(-np.abs(mode.point.theta - best.theta) / sd, kind="stable")
+        value = model.constrain(mode.point.theta)
+        at = ", ".join(f"{labels[j]} = {value[j]:.4g}" for j in order[:_SHOWN])
+        named.append(f"{at} (log evidence {modes[0].log_evidence - mode.log_evidence:.1f} lower)")
+    more = len(modes) - 1 - len(named)
+    return [
+        f"the posterior has {'another mode' if len(modes) == 2 else 'other modes'} of comparable "
+        f"evidence: {'; '.join(named)}{f'; and {more} more' if more else ''}. A chain may not "
+        f"find its way between them: {ADVICE}"
+    ]
+
+
+def exact_fit_words(model: Model, labels: Sequence[str]) -> str:
+    """Return the warning about a response that the columns fit without error."""
+    scale = labels[int(log_scales(model, len(labels))[0])]
+    return (
+        f"the columns can fit the response without error: near 0 the prior of {scale} alone "
+        f"decides about it, and theta_star is the mode with {scale} integrated"
+    )
+
+
+def starting_modes(modes: Sequence[Mode]) -> tuple[tuple[float, ...], ...] | None:
+    """Return the modes other than ``theta_star`` at which chains start, or None."""
+    near = comparable(modes, STARTING) if len(modes) > 1 else []
+    return tuple(tuple(mode.point.theta.tolist()) for mode in near[1:]) or None

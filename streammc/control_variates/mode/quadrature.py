@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from streammc.control_variates.draws import covering_draws
-from streammc.control_variates.mode.first_centre import softened
-from streammc.control_variates.mode.integrated import improper_scale
+from streammc.control_variates.coordinates import covering_draws
+from streammc.control_variates.mode.exact_fit import improper_scale
 from streammc.control_variates.mode.newton import maximise
+from streammc.control_variates.mode.search import softened
 from streammc.control_variates.subset import draw_subset, in_memory
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import groups_of
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.likelihood.pass_cost import SUBSET_BYTES
-from streammc.models.mixed.families import MOST_NODES
-from streammc.models.mixed.group_constants import PANELS
-from streammc.models.mixed.recognise import is_table_model
-from streammc.numerics.blas import single_threaded
+from streammc.models.mixed.effect_terms import is_table_model
+from streammc.models.mixed.group_constants import MOST_NODES, PANELS
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 if TYPE_CHECKING:
-    from streammc.models.mixed.table_model import TableModel
+    from streammc.models.mixed.mixed_model import TableModel
 
 M = TypeVar("M")
 

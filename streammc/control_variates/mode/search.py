@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
-from streammc.control_variates.coordinates import best_coordinates
-from streammc.control_variates.draws import covering_draws
-from streammc.control_variates.forecast import announce, counted
+from streammc.control_variates.coordinates import best_coordinates, covering_draws
+from streammc.control_variates.forecast import Phases, announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
+from streammc.control_variates.mode.exact_fit import integrated_point
 from streammc.control_variates.mode.factor_scales import (
     fewer_rows,
     given_scales,
     has_factors,
     refined_scales,
 )
-from streammc.control_variates.mode.first_centre import Centre, first_centre
+from streammc.control_variates.mode.modes import Mode, comparable, concave, find_modes
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
     Point,
@@ -26,9 +30,7 @@ from streammc.control_variates.mode.newton import (
     maximise,
     posterior_point,
 )
-from streammc.control_variates.mode.starts import concave
-from streammc.control_variates.mode.weak_directions import largest_move
-from streammc.control_variates.pass_request import PassRequest
+from streammc.control_variates.mode.prior_influence import largest_move
 from streammc.control_variates.subset import (
     Spread,
     draw_subset,
@@ -37,12 +39,208 @@ from streammc.control_variates.subset import (
     level_columns,
     surrogate,
 )
-from streammc.errors import ModelError
+from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import fewer, ungrouped
-from streammc.likelihood.invalid_responses import invalid_responses, trials_of_weight
-from streammc.numerics.blas import single_threaded
-from streammc.numerics.prior import LOCATION
-from streammc.protocols import Matrix, Rows, Vector
+from streammc.likelihood.invalid_responses import (
+    invalid_responses,
+    needs_response,
+    trials_of_weight,
+)
+from streammc.likelihood.temperature import split_fingerprint
+from streammc.numerics.prior import COLUMNS, FLAT, KIND, LOCATION, LOG_FLAT
+from streammc.numerics.process_limits import single_threaded
+from streammc.priors import normal
+from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRequest:
+    """Settings of the search for ``theta_star``; see ``certify.compute``.
+
+    Attributes
+    ----------
+    dataset, model
+        The rows with their temperature, and the likelihood with its priors resolved.
+    theta_star
+        (d,) given centre, or ``None``.
+    table, labels
+        Prior table (d, .) and names (d,) of the parameters.
+    """
+
+    dataset: Dataset
+    model: Model
+    order: int
+    passes: int | None
+    theta_star: Vector | None
+    near: bool
+    table: Matrix
+    labels: tuple[str, ...]
+    candidate_rows: int
+    memory_limit: int
+    scheduler: Any
+    progress: Callable[[int, int], None] | None
+    phases: Phases | None
+
+
+def check_request(
+    dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
+) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
+    """Return first centre, prior table and labels; raise if the request is not valid."""
+    if isinstance(order, bool) or order not in (0, 1, 2):
+        raise ConfigError(f"expected order 0, 1 or 2, found {order!r}; choose 2 if in doubt")
+    if passes is not None and not _whole(passes, 1):
+        raise ConfigError(
+            f"expected a whole number of passes >= 1, found {passes!r}; leave it out to certify"
+        )
+    if dataset.n_rows < 1:
+        raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
+    if dataset.response is None and needs_response(model):
+        raise ModelError(
+            f"{model.name}: expected a response in the data, found none in {dataset.address!r}; "
+            "name its column with 'streammc ingest --response'"
+        )
+    _refuse_centred(dataset, model)
+    labels = tuple(model.labels(dataset.feature_names))
+    table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
+    free = int(np.count_nonzero(table[:, KIND] == FLAT))
+    heat = split_fingerprint(dataset.fingerprint)[1]
+    n_rows = ungrouped(dataset).n_rows
+    if np.any(table[:, KIND] == LOG_FLAT) and n_rows / heat - free < 2:
+        at = f" at temperature {heat:g}" if heat != 1.0 else ""
+        raise ModelError(
+            f"expected at least {math.ceil(heat * (free + 2))} rows for {free} coefficients and a "
+            f"scale with flat priors{at}, found {n_rows}: the posterior is improper; give "
+            "the scale a proper prior (--prior 'sigma=half_normal(10)')"
+        )
+    if theta_star is None:
+        return None, table, labels
+    try:
+        theta = np.array(theta_star, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expected theta_star of {len(labels)} finite numbers, found "
+            f"{type(theta_star).__name__}; give one number for each parameter"
+        ) from None
+    if theta.shape != (len(labels),) or not np.all(np.isfinite(theta)):
+        raise ConfigError(
+            f"expected theta_star of {len(labels)} finite numbers, found shape {theta.shape}; "
+            f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
+            "; give one number for each"
+        )
+    return theta, table, labels
+
+
+def _refuse_centred(dataset: Dataset, model: Model) -> None:
+    """Raise ModelError for centred columns of a regression without intercept.
+
+    Stores of earlier versions have such columns: their coefficients are those of another model.
+    """
+    attributes = ungrouped(dataset).attributes
+    moved = any((attributes.get("standardization") or {}).get("mean", ()))
+    if moved and not attributes.get("intercept") and model.n_linear > 0:
+        raise ModelError(
+            f"{model.name}: expected an intercept, or columns that are not centred, found centred "
+            f"columns without intercept in {dataset.address!r}: ingest the table again, which then "
+            "only scales them"
+        )
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def check_sizes(**sizes: object) -> None:
+    """Raise ConfigError unless each size is a whole number of at least 1."""
+    for name, value in sizes.items():
+        if not _whole(value, 1):
+            raise ConfigError(
+                f"expected {name} as a whole number of at least 1, found {value!r}; leave it out "
+                "for the default"
+            )
+
+
+@dataclass(frozen=True)
+class Centre:
+    """First centre of the full passes, with location and width of the draws that score rows.
+
+    If there is no later centre, rows are scored at draws around the mode of the subset,
+    widened by the uncertainty of that mode.
+    """
+
+    point: Point
+    shift: Vector
+    """(d,) from the centre to the mean of the scoring draws."""
+    inflation: float = 1.0
+    """Width of the scoring draws in Laplace standard deviations."""
+    modes: list[Mode] = field(default_factory=list)
+    """Modes of comparable evidence, the best first; empty if not searched."""
+    integrated: bool = False
+    """Whether there is no joint mode, and the centre is the mode with the scale integrated out."""
+
+
+def first_centre(
+    dataset: Dataset,
+    model: Model,
+    subset: Rows,
+    spread: Spread,
+    theta: Vector | None,
+    table: Matrix,
+    only: bool,
+    phases: Phases | None = None,
+) -> Centre:
+    """Return the first centre: ``theta``, or the mode with most evidence.
+
+    Parameters
+    ----------
+    dataset, model, subset, spread, table
+        The data, the model, the rows in memory, runs spread over the table, the prior table.
+    theta
+        (d,) given centre, or ``None``.
+    only
+        Whether this centre is the only one.
+    phases
+        Called after evaluations of the log-likelihood; see ``certify.compute``.
+
+    Raises
+    ------
+    ModelError
+        If the posterior has no mode, or is improper.
+    """
+    dim = len(table)
+    origin = np.zeros(dim)
+    # The first pass finds all, and raises.
+    if invalid_responses(model, subset.X, subset.y) is not None:
+        return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
+    scale, columns = dataset.n_rows / len(subset.y), level_columns(dataset, model)
+    objective = counted(in_memory(model, subset, scale, columns), phases)
+    if len(subset.y) < dataset.n_rows:
+        table = softened(table)
+    if theta is not None and not only:
+        return Centre(damped_point(theta, objective(theta), table), origin)
+    if theta is None and len(subset.y) == dataset.n_rows:
+        labels = tuple(model.labels(dataset.feature_names))
+        found = integrated_point(model, subset, table, objective, labels)
+        if found is not None:
+            return Centre(found, origin, integrated=True)
+    modes = comparable(find_modes(model, subset, dataset.n_rows, table, objective))
+    mode = modes[0].point
+    if not only:
+        if len(spread.starts) and np.isfinite(spread(mode.theta)[0]):
+            mode = maximise(counted(spread, phases), mode.theta, table, max_iterations=2)
+        return Centre(mode, origin, modes=modes)
+    inflation = float(np.sqrt(dataset.n_rows / len(subset.y)))
+    if theta is None:
+        return Centre(mode, origin, inflation, modes)
+    given = damped_point(theta, objective(theta), table)
+    return Centre(given, mode.theta - theta, inflation)
+
+
+def softened(table: Matrix) -> Matrix:
+    """Replace flat priors by Normal(0, 10): a subset may be separated even if all rows are not."""
+    soft = table.copy()
+    soft[table[:, KIND] == FLAT, :COLUMNS] = normal(scale=10.0).table(("",))
+    return soft
+
 
 N_DRAWS = 8
 N_DRAWS_SMALL = 32

@@ -10,18 +10,187 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan.pilot import Pilot, UnitMoments
-from streammc.control_variates.plan.remainder_moments import (
-    LARGEST_JUMP,
-    RemainderMoments,
-    required_rows,
-)
+from streammc.control_variates.full_pass.block_kernel import N_BINS
+from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.plan.pilot import Pilot, UnitMoments, add_by_group
 from streammc.control_variates.plan.unit_scores import (
     UNIFORM_SHARE,
     UnitScores,
     relative_probabilities,
 )
-from streammc.protocols import Index, Vector
+from streammc.protocols import Index, Matrix, Vector
+
+LEAST_UNITS = 30
+LARGEST_JUMP = 0.5
+LARGEST_PERTURBATION_RANGE = 0.02
+
+
+@dataclass(frozen=True)
+class RemainderMoments:
+    """Moments of the rows that are not certain, per threshold (axis 0) and draw (axis 1).
+
+    Attributes
+    ----------
+    total
+        (t, S) n E(d): the remainder that is sampled.
+    variance
+        (t, S) n^2 Var(d): variance of the log-likelihood estimate times m, b = 1.
+    third
+        (t, S) n^3 E(d - mean)^3: its third cumulant times m^2.
+    largest
+        (t,) n max abs(D - mean D): the largest jump times m, over the draws.
+    """
+
+    total: Matrix
+    variance: Matrix
+    third: Matrix
+    largest: Vector
+
+    def only(self, at: int) -> RemainderMoments:
+        """Return the moments of one threshold."""
+        here = slice(at, at + 1)
+        return RemainderMoments(
+            self.total[here], self.variance[here], self.third[here], self.largest[here]
+        )
+
+    @staticmethod
+    def of_histogram(
+        histogram: Histogram, n_candidates: int, uniform_share: float | None = None
+    ) -> tuple[RemainderMoments, Index]:
+        """Return the moments per threshold, and the numbers of certainty rows (t,).
+
+        Only thresholds whose certainty rows are all candidates are used; since the candidates
+        are the rows with the highest scores, these are the first ``sizes[t]`` of them. With
+        ``uniform_share`` the other rows are drawn by score, mixed with that share of the uniform
+        distribution, and d is divided by n omega.
+        """
+        if uniform_share is None:
+            counts, moments, maxima = histogram.below()
+        else:
+            counts, moments, maxima = histogram.below_weighted(uniform_share)
+        n = int(counts[-1])
+        sizes = n - counts
+        keep = np.flatnonzero((sizes <= n_candidates) & np.append(True, np.diff(counts) > 0))
+        if not len(keep) or sizes[keep[-1]] != 0:
+            keep = np.append(keep, N_BINS)
+        result = RemainderMoments.from_sums(moments[keep, :, :3], maxima[keep], n, n)
+        return result, sizes[keep]
+
+    @staticmethod
+    def of_pilot(pilot: Pilot, candidates: Index, sizes: Index) -> RemainderMoments:
+        """Return the moments from the pilot, if the first ``sizes[t]`` candidates are certain."""
+        rows = pilot.rows.ravel()
+        inside = rows < pilot.n_rows
+        order = np.argsort(candidates, kind="stable")
+        ranked = candidates[order]
+        place = np.searchsorted(ranked, rows)
+        place_in = np.minimum(place, max(len(ranked) - 1, 0))
+        rank = np.full(len(rows), np.iinfo(np.int64).max)
+        if len(ranked):
+            hit = ranked[place_in] == rows
+            rank[hit] = order[place_in[hit]]
+        # A row is certain for every size above its rank: group rows by the sizes that sample them.
+        ascending = np.sort(sizes)
+        group = np.searchsorted(ascending, rank, side="right")
+        n_groups = len(ascending) + 1
+        values = np.ascontiguousarray(pilot.values, np.float32).reshape(len(pilot.values), -1)
+        by_draw = np.zeros((len(values), n_groups, 3))
+        largest = np.zeros((len(values), n_groups))
+        add_by_group(values, group, by_draw, largest)
+        sums, maxima = np.moveaxis(by_draw, 1, 0), largest.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            # size ascending[g] keeps the groups g + 1 and above
+            sums = np.cumsum(sums[::-1], axis=0)[::-1][1:]
+        maxima = np.maximum.accumulate(maxima[::-1], axis=0)[::-1][1:]
+        where = np.searchsorted(ascending, sizes)
+        return RemainderMoments.from_sums(
+            sums[where], maxima[where], int(inside.sum()), pilot.n_rows
+        )
+
+    @staticmethod
+    def of_units(units: UnitMoments, n_units: int) -> RemainderMoments:
+        """Return the moments of units for one set of certainty rows; m counts units."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            third = float(n_units) ** 3 * units.skewness * units.variance**1.5
+            return RemainderMoments(
+                np.nan_to_num(n_units * units.mean)[None],
+                np.nan_to_num(float(n_units) ** 2 * units.variance, nan=np.inf)[None],
+                np.nan_to_num(np.where(units.variance > 0.0, third, 0.0), nan=np.inf)[None],
+                np.nan_to_num(n_units * units.largest.max(keepdims=True), nan=np.inf),
+            )
+
+    @staticmethod
+    def from_sums(
+        sums: NDArray[np.float64], maxima: Matrix, counted: int, n: int
+    ) -> RemainderMoments:
+        """Return the moments of ``n`` rows from power sums (t, S, 3) over ``counted`` of them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, square, cube = np.moveaxis(sums / counted, 2, 0)
+            variance = n * (n * np.maximum(square - mean**2, 0.0))
+            third = float(n) ** 3 * (cube - 3.0 * mean * square + 2.0 * mean**3)
+            largest = np.max(n * (maxima + np.abs(mean)), axis=1)
+        return RemainderMoments(
+            np.nan_to_num(n * mean),
+            np.nan_to_num(variance, nan=np.inf, posinf=np.inf),
+            np.nan_to_num(third, nan=np.inf, posinf=np.inf, neginf=-np.inf),
+            np.nan_to_num(largest, nan=np.inf, posinf=np.inf),
+        )
+
+    def perturbation_range(self, deff: float, b: int, m: float | Vector) -> Vector:
+        """Return (t,) the range over draws of V^2 / (4k) - gamma V^1.5 / (3 sqrt k).
+
+        gamma V^1.5 / sqrt(k) is the third cumulant of the estimate. For runs of b equal rows
+        it is b^2 times larger, the square of their design effect.
+        """
+        m = np.asarray(m, np.float64)
+        per_draw = m[..., None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            v = deff * self.variance / per_draw
+            value = v * v * b / (4.0 * per_draw) - deff**2 * self.third / (3.0 * per_draw**2)
+            spread: Vector = value.max(axis=1) - value.min(axis=1)
+            spread[~np.isfinite(spread)] = np.inf
+        return spread
+
+
+def required_rows(
+    moments: RemainderMoments,
+    deff: float,
+    b: int,
+    variance_target: float,
+    *,
+    edge: float | None = None,
+) -> Vector:
+    """Return (t,) the fewest rows m = k b that meet every limit; ``inf`` if no m does.
+
+    Without ``edge`` the perturbation is limited. An unbiased estimate of the likelihood has no
+    perturbation; instead its factors ``1 + U D / k`` have to stay positive, by two standard
+    deviations, up to the edge of the posterior, where remainders are ``edge`` times those of
+    the draws.
+    """
+    with np.errstate(invalid="ignore"):
+        variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
+    m = np.maximum(LEAST_UNITS * b, deff * variance / variance_target)
+    m = np.maximum(m, moments.largest / LARGEST_JUMP)
+    if edge is None:
+        m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
+    else:
+        middle = np.median(moments.total, axis=1, keepdims=True)
+        drift = np.abs(moments.total - middle).max(axis=1)
+        m = np.maximum(m, edge * (b * drift + 2.0 * np.sqrt(b * deff * variance)))
+    rows: Vector = b * np.ceil(m / b)
+    return rows
+
+
+def _rows_for_perturbation(moments: RemainderMoments, deff: float, b: int) -> Vector:
+    """Return (t,) the smallest m, by bisection, with a perturbation range below 0.02."""
+    low = np.zeros(len(moments.variance))
+    high = np.full(len(low), 62.0)
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        good = moments.perturbation_range(deff, b, 2.0**middle) < LARGEST_PERTURBATION_RANGE
+        high = np.where(good, middle, high)
+        low = np.where(good, low, middle)
+    return np.where(high >= 61.9, np.inf, 2.0**high)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng
-from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import TILE, allocate_scratch, expanded
-from streammc.likelihood.difference import remainders
+from streammc.likelihood.drawn_units import leave_out
+from streammc.likelihood.estimators import remainders
 from streammc.likelihood.grouped import fewer
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
-from streammc.subsampling.certainty import leave_out
 
 N_DRAWS = 16
 _MOST_ROWS = 2**14

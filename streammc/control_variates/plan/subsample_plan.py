@@ -11,29 +11,301 @@ approximation,
 
 Where the perturbed density is sampled, it must also match the posterior out to its tails
 (:mod:`tails`), and is cut there (:mod:`edge`).
+
+Forecast of a block-Poisson product: the variance of its logarithm, and its mean sign.
+
+``log |L^|`` is a sum over Poisson(lambda) factors ``A = (d_f - a) / lambda``: its variance
+is ``lambda E[(log |A|)^2]``, and under the density that the sampler visits the mean sign
+is ``exp(-2 lambda E[max(-A, 0)])`` (``likelihood.estimators``). Quiroz et al. 2018
+evaluate the first for normal ``d_f``; here both are averages over the mini-batches that
+the pilot holds, so heavy tails count. With the bound ``a`` at the sampled remainder less
+``lambda``, and mini-batches of ``g`` units, ``A - 1`` is about ``sum_f U D_j / k``: the
+variance is that of the difference estimator from the same ``k`` units, ``V``, and the
+mini-batch only decides how often ``A`` is negative: least often for one unit.
+
+Choice of the unit: single rows or runs, by whether the store fits in memory.
+
+To read one row of a mapped file, its page is read. If the store does not fit in memory,
+these reads take most of the time of an iteration, and a run of contiguous rows needs no
+more of them than one row: with more than one unit a block, runs give the same subsample
+with fewer reads. If the rows are in memory, runs save nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc import rng
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan import plan_words, signs, tails
+from streammc.control_variates.forecast import Phases
+from streammc.control_variates.plan import tails
 from streammc.control_variates.plan.certainty_choice import Bounds, by_score, same_for_all
-from streammc.control_variates.plan.edge import Edge
-from streammc.control_variates.plan.pilot import evaluate
-from streammc.control_variates.plan.plan_request import PlanRequest
+from streammc.control_variates.plan.pilot import Pilot, evaluate
+from streammc.control_variates.plan.tails import Edge
 from streammc.control_variates.plan.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.grouped import relative_sizes
-from streammc.protocols import Dataset, Index, Model
-from streammc.subsampling.probabilities import SCORES, UNIFORM
+from streammc.likelihood.unit_words import SCORES, UNIFORM
+from streammc.protocols import Dataset, Index, Model, Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """Settings of ``subsample_plan.plan``, which checks them against the data.
+
+    Attributes
+    ----------
+    subsample_size
+        m rows as given; ``None``: the fewest that meet the limits of ``subsample_plan``.
+    unit_rows
+        b; ``None``: 1.
+    n_blocks
+        G; ``None``: the smaller of 100 and k.
+    certainty
+        ``False``: no certainty rows.
+    factor_units
+        Units of a factor of the block-Poisson product; 0 plans the difference estimator.
+    probabilities
+        Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
+    variance_target
+        Limit of V; ``None``: 0.1, or ``signs.variance_target`` for a product.
+    perturbed
+        Whether the perturbed density is sampled: it must match the posterior out to its
+        tails, with more units if need be, and is cut there.
+    memory_limit
+        Largest size of the certainty rows in bytes.
+    scheduler, progress
+        Options of the pass for ``scores``; see ``Dataset.reduce``.
+    phases
+        Called as the tails are evaluated; see ``certify.compute``.
+    """
+
+    subsample_size: int | None = None
+    unit_rows: int | None = None
+    n_blocks: int | None = None
+    certainty: bool = True
+    factor_units: int = 0
+    probabilities: str = UNIFORM
+    variance_target: float | None = None
+    perturbed: bool = False
+    memory_limit: int = 2**27
+    scheduler: Any = None
+    progress: Callable[[int, int], None] | None = None
+    phases: Phases | None = None
+
+
+ROW_ORDER_WARNING: Final = 2.0
+
+
+def reason_lines(
+    cv: ControlVariates,
+    certain: int,
+    k: int,
+    b: int,
+    predicted: dict[str, Any],
+    given: int | None,
+    target: float,
+) -> list[str]:
+    """Return one sentence for each choice of the plan."""
+    unit = "row" if b == 1 else "run"
+    lines = [
+        f"{subsample_text(certain, k, b)}; the log-likelihood estimated from it is predicted to "
+        f"have variance {predicted['variance']:.2g} (aim: at most {target:g}), and one random "
+        f"{unit} to move it by at most {predicted['max_jump']:.2g}",
+    ]
+    if given is not None and not predicted["variance"] <= target:
+        lines.append(
+            f"subsample_size {given} was given and is too small for the target of {target:g}"
+        )
+    if certain:
+        lines.append(
+            f"without certainty rows {number(predicted['needed_without_certainty'])} random rows "
+            "would be needed"
+        )
+    if not cv.certificate.converged:
+        lines.append(
+            f"theta_star is {cv.certificate.decrement:.2g} posterior sd from the mode; "
+            "leave out passes to certify it"
+        )
+    return lines
+
+
+def subsample_text(certain: int, k: int, b: int) -> str:
+    """Return the composition of a subsample in plain words."""
+    random = count_of(k, "random row") if b == 1 else f"{count_of(k, 'random run')} of {b} rows"
+    if not certain:
+        return f"a subsample is {random}"
+    always = f"{count_of(certain, 'row')} of largest influence (certainty rows: always evaluated)"
+    return f"a subsample is {always} and {random}"
+
+
+def count_of(n: int, thing: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1.
+
+    Examples
+    --------
+    >>> count_of(1, "row"), count_of(18, "row")
+    ('1 row', '18 rows')
+    """
+    return f"{n} {thing}{'' if n == 1 else 's'}"
+
+
+def order_lines(relative: NDArray[np.float32] | None, deff: float, deff_rows: int) -> list[str]:
+    """Return the sentences on unequal probabilities and on ordered rows, where they apply."""
+    lines = []
+    if relative is not None:
+        lines.append(
+            "units drawn by their scores, from one more pass: the most likely "
+            f"{relative.max():.3g} times as often as with equal probabilities, the least likely "
+            f"{relative.min():.2g} times"
+        )
+    if deff > ROW_ORDER_WARNING:
+        lines.append(
+            f"rows are ordered: runs of {deff_rows} rows have design effect {deff:.1f}; "
+            "for runs, ingest with --shuffle"
+        )
+    return lines
+
+
+def refusal_text(certain: int, work: float, n_rows: int, order: int, name: str) -> str:
+    """Return the refusal of ``work`` rows an iteration, more than half, and what to do."""
+    message = (
+        f"{name} needs at most half of the {n_rows} rows an iteration to be worth it, found "
+        f"{number(work)} to be right here ({certain} certainty rows and "
+        f"{number(work - certain)} sampled); use --sampler hmc"
+    )
+    if order == 2:
+        return message
+    message += f", or control variates of order 2 instead of {order} (--option order=2)"
+    if name != "hmc-ecs":
+        return message
+    return (
+        f"{message}; a given --subsample-size with --option allow_high_variance=true runs it "
+        "biased as it is"
+    )
+
+
+def leaves_text(fault: str, given: bool) -> str:
+    """Return the refusal of a perturbed target that leaves the posterior in its tails.
+
+    ``fault`` is ``Tails.fault``; ``given`` whether the user has chosen the rows sampled.
+    """
+    remedy = ", or a larger --subsample-size, or leave it out" if given else ""
+    return (
+        f"expected hmc-ecs to sample the posterior, found a density that leaves the posterior "
+        f"{fault}: the variance of the log-likelihood estimate is not small against its units "
+        f"there; use --sampler hmc{remedy}"
+    )
+
+
+def unsigned_text(rows: int, mean_sign: float, least: float) -> str:
+    """Return the refusal of a product whose mean sign is too small, and what to do."""
+    return (
+        f"hmc-ecs-signed needs a mean sign of at least {least:g}, found {mean_sign:.2g} predicted "
+        f"with {rows} rows: its errors would be unbounded; use a larger --subsample-size, a "
+        "smaller minibatch, or hmc"
+    )
+
+
+def number(rows: float) -> str:
+    """Return a number of rows as text, ``unboundedly many`` if it is not finite."""
+    if not math.isfinite(rows):
+        return "unboundedly many"
+    return f"{rows:.0f}" if rows < 1e9 else f"{rows:.1e}"
+
+
+GROWTH = 2.0
+"""Standard deviations of a factor that the soft bound keeps positive, at any distance."""
+LEAST_SIGN = 0.2
+"""Smallest mean sign of a run: errors grow with its reciprocal."""
+
+
+@dataclass(frozen=True)
+class SignForecast:
+    """Variance and mean sign of a block-Poisson product, per draw of the pilot (S,)."""
+
+    variance: Vector
+    """Variance of ``log |L^|``."""
+    mean_sign: Vector
+    """Mean sign under the density proportional to ``|L^|``."""
+
+
+def signed_variance_target(dim: int, n_blocks: int) -> float:
+    """Return the target of the variance V: ``dim / n_blocks``, between 0.1 and 1.
+
+    Given the subsample, the centre of the posterior is shifted by at most ``V / dim``
+    posterior variances along each direction, and the subsample is renewed in about
+    ``n_blocks`` iterations: the inefficiency grows by at most ``n_blocks V / dim``,
+    which is 1 at ``V = dim / n_blocks``.
+    """
+    return min(max(dim / n_blocks, 0.1), 1.0)
+
+
+def growth_at_edge(dim: int, order: int) -> float:
+    """Return the growth of remainders out to the 99.9 % radius of a Gaussian posterior.
+
+    ``r^(order + 1)``, with r^2 the chi-square quantile over d (Wilson and Hilferty 1931).
+    """
+    square = (1.0 - 2.0 / (9.0 * dim) + 3.09 * math.sqrt(2.0 / (9.0 * dim))) ** 3
+    return float(square ** (0.5 * (order + 1)))
+
+
+def forecast_signs(
+    pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float
+) -> SignForecast:
+    """Return the forecast for ``k`` expected units in factors of ``units`` units.
+
+    Parameters
+    ----------
+    pilot
+        Pilot without the certainty rows.
+    remainder
+        The sampled remainder around which the soft bound is chosen.
+    """
+    intensity = k / units
+    n_units = -(-pilot.n_rows // unit_rows)
+    bound = remainder - intensity
+    variance, sign = [], []
+    shares = pilot.shares(unit_rows)
+    for totals in pilot.totals(unit_rows):
+        generator = rng.stream(0, 4, rng.Role.PLAN)
+        if pilot.relative is None:
+            shuffled = generator.permutation(totals)
+        else:
+            shuffled = generator.choice(totals, size=len(totals), p=shares / shares.sum())
+        groups = max(len(totals) // units, 1)
+        means = shuffled[: groups * units].reshape(groups, -1).mean(axis=1)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            factor = (n_units * means - bound) / intensity
+            variance.append(intensity * float(np.mean(np.log(np.abs(factor)) ** 2)))
+            sign.append(float(np.exp(-2.0 * intensity * np.mean(np.maximum(-factor, 0.0)))))
+    return SignForecast(
+        np.nan_to_num(np.array(variance), nan=np.inf, posinf=np.inf), np.nan_to_num(np.array(sign))
+    )
+
+
+def predicted_signs(
+    pilot: Pilot, unit_rows: int, k: int, units: int, totals: Vector
+) -> dict[str, Any]:
+    """Return the forecast of a product of ``k`` expected units, ``units`` a factor, as JSON.
+
+    ``totals`` (S,) are the sampled remainders of all rows at the draws of the pilot.
+    """
+    middle = float(np.median(totals))
+    found = forecast_signs(pilot, unit_rows, k, units, middle)
+    return {
+        "variance": float(np.quantile(found.variance, 0.9)),
+        "variance_by_draw": [float(v) for v in found.variance],
+        "remainder": middle,
+        "mean_sign": float(found.mean_sign.mean()),
+    }
+
 
 VARIANCE_TARGET = 0.1
 MOST_BLOCKS = 100
@@ -177,7 +449,7 @@ def plan(
     variance_target = _variance_target(request, cv)
     fit = request.memory_limit // (8 * (dataset.n_features + 3))
     most = min(fit, n) if request.certainty else 0
-    edge = signs.edge(cv.dim, cv.order) if factor_units else None
+    edge = growth_at_edge(cv.dim, cv.order) if factor_units else None
     bounds = Bounds(variance_target, subsample_size, most, edge)
     pilot = evaluate(cv, dataset, model, b)
     scores = None
@@ -195,9 +467,7 @@ def plan(
     certain = len(choice.certain)
     refused = None
     if subsample_size is None and not choice.load + wanted <= n / 2:
-        refused = plan_words.refusal(
-            certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0]
-        )
+        refused = refusal_text(certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0])
     reach: tails.Tails | None = None
     if request.perturbed and refused is None and k >= 2:
         reach = tails.profile(cv, dataset, model, b, choice, request.phases)
@@ -207,20 +477,20 @@ def plan(
         # A given subsample size is only refused if the perturbation is hopeless.
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
-            refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
+            refused = leaves_text(reach.fault(k), subsample_size is not None)
     if request.n_blocks is not None:
         _require("n_blocks", request.n_blocks, 1, k // group)
     n_units = -(-n // b)
     predicted = choice.predict(k, b, n_units)
     if factor_units:
-        predicted |= signs.predicted(choice.rest, b, k, factor_units, choice.moments[0].total[0])
-        if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
-            refused = plan_words.unsigned(k * b, predicted["mean_sign"], signs.LEAST_SIGN)
+        predicted |= predicted_signs(choice.rest, b, k, factor_units, choice.moments[0].total[0])
+        if refused is None and not predicted["mean_sign"] >= LEAST_SIGN:
+            refused = unsigned_text(k * b, predicted["mean_sign"], LEAST_SIGN)
     if reach is not None:
         predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
     deff = choice.rest.deff(pilot.run_rows)
-    reasons = plan_words.reasons(cv, certain, k, b, predicted, subsample_size, variance_target)
-    reasons += plan_words.order(choice.rest.relative, deff, pilot.run_rows)
+    reasons = reason_lines(cv, certain, k, b, predicted, subsample_size, variance_target)
+    reasons += order_lines(choice.rest.relative, deff, pilot.run_rows)
     return Plan(
         certainty_rows=choice.certain,
         unit_rows=b,
@@ -258,7 +528,64 @@ def _variance_target(request: PlanRequest, cv: ControlVariates) -> float:
     given = request.variance_target
     if given is None:
         blocks = request.n_blocks or MOST_BLOCKS
-        given = signs.variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
+        given = signed_variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
     if not given > 0.0:
         raise ConfigError(f"expected variance_target > 0, found {given}; give one such as 0.1")
     return given
+
+
+_RUN_BYTES = 16_384
+"""Largest size of a run: four pages."""
+
+
+def plan_units(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    request: PlanRequest,
+    *,
+    memory: int,
+) -> Plan:
+    """Return the plan with the unit that needs the fewest reads.
+
+    Parameters
+    ----------
+    request
+        Settings. Without ``unit_rows`` the unit is chosen here. Units drawn by score are single
+        rows: few are needed, and a run dilutes the rows with high scores.
+    memory
+        Bytes of memory that the rows of a store may occupy as cached pages.
+    """
+    if request.unit_rows is not None or request.probabilities != UNIFORM:
+        return plan(cv, dataset, model, request)
+    rows = plan(cv, dataset, model, replace(request, unit_rows=1))
+    size = dataset.n_rows * dataset.rows().row_bytes
+    if dataset.address == "memory" or rows.refused is not None:
+        return rows
+    if size <= memory:
+        fits = f"the store ({_gb(size)}) fits in free memory, where runs of rows save no reading"
+        return _because(rows, f"single rows: {fits}")
+    larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
+    longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
+    b = min(-(-rows.k // (request.n_blocks or MOST_BLOCKS)), longest)
+    runs = plan(cv, dataset, model, replace(request, unit_rows=b)) if b > 1 else rows
+    if runs.refused is None and runs.k >= rows.k:
+        fewest = "no run would read less" if longest > 1 else "a row is a whole read"
+        return _because(rows, f"single rows: {larger}, but {fewest}")
+    if runs.refused or runs.subsample_size > ROW_ORDER_WARNING * rows.subsample_size:
+        return _because(
+            rows,
+            f"single rows: {larger}, but rows are ordered: runs would take {runs.subsample_size} "
+            f"rows instead of {rows.subsample_size}; for runs, ingest with --shuffle",
+        )
+    return _because(
+        runs, f"runs of {b} rows: {larger}, and {runs.k} reads replace {rows.k} of single rows"
+    )
+
+
+def _because(chosen: Plan, reason: str) -> Plan:
+    return replace(chosen, reasons=(*chosen.reasons, reason))
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3g} GB"

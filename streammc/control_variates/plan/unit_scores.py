@@ -18,22 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.coordinates import coordinates
-from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.coordinates import coordinates, covering_draws
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.full_pass.level_sums import takes_codes
-from streammc.control_variates.full_pass.row_sums import RowSums
-from streammc.control_variates.full_pass.score_kernel import (
+from streammc.control_variates.full_pass.block_kernel import (
     N_BINS,
     add_to_histogram,
     find_bins,
     score_rows,
 )
+from streammc.control_variates.full_pass.block_pass import RowSums, takes_codes
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.errors import RefusedError
+from streammc.likelihood.drawn_units import TABLE_BYTES
 from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
-from streammc.subsampling.alias import TABLE_BYTES
 
 UNIFORM_SHARE = 0.2
 """Share of units drawn uniformly: a unit counts at most five times. Less saves little."""

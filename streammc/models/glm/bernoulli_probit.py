@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streammc.models.linear import LinearModel
+from streammc.models.base import LinearModel
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.probit import log_ndtr_parts
+from streammc.numerics.special import log_ndtr_parts
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import probit_level
 from streammc.protocols import Index, Matrix, Vector

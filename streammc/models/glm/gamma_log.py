@@ -7,12 +7,11 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from streammc.models.base import LinearModel
 from streammc.models.glm.least_squares import least_squares
-from streammc.models.linear import LinearModel
 from streammc.models.parameters import POSITIVE, Parameter, predictor
-from streammc.numerics.gamma import gamma_normalizer
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.special import exp, log, within
+from streammc.numerics.special import exp, gamma_normalizer, log, within
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.scaled import log_level
 from streammc.protocols import Index, Matrix, Rows, Vector

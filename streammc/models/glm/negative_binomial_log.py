@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from streammc.models.base import LinearModel
 from streammc.models.glm.poisson_log import poisson
-from streammc.models.linear import LinearModel
 from streammc.models.parameters import POSITIVE, Parameter, predictor
 from streammc.models.responses import count_fault
-from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
-from streammc.numerics.special import exp, log1p_unit_parts, log_factorial, select, within
+from streammc.numerics.special import exp, log1p_unit_parts, log_factorial, rising, select, within
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import log_level
 from streammc.protocols import Index, Matrix, Rows, Vector

@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.models.base import BETA, LinearModel
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.linear import BETA, LinearModel
 from streammc.models.parameters import POSITIVE, Parameter, unit_default
 from streammc.models.responses import real_fault
-from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
-from streammc.numerics.special import exp, log1p_parts, select, within
+from streammc.numerics.special import exp, log1p_parts, rising, select, within
 from streammc.priors import PriorOption, as_prior, gamma
 from streammc.priors.scaled import response_level
 from streammc.protocols import Index, Matrix, Rows, Vector

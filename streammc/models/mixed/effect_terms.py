@@ -1,9 +1,21 @@
-"""The random effects of a model: grouping column and terms, and how they are written."""
+"""The random effects of a model: grouping column and terms, and how they are written.
+
+Whether a model is a mixed one, without the import of the mixed models.
+
+They import the kernels of every regression, a tenth of the imports of a run. A model is an
+instance of their classes only if their modules are imported.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from streammc.models.mixed.mixed_model import MixedModel, TableModel
 
 
 class Groups(Protocol):
@@ -33,3 +45,18 @@ def formula_term(column: str, slope: str | None, correlated: bool) -> str:
     if slope is None:
         return f"(1 | {column})"
     return f"(1 + {slope} {'|' if correlated else '||'} {column})"
+
+
+_MODULE = "streammc.models.mixed.mixed_model"
+
+
+def is_table_model(model: object) -> TypeIs[TableModel]:
+    """Return whether a model is a ``TableModel``: a mixed model whose rows are groups."""
+    module = sys.modules.get(_MODULE)
+    return module is not None and isinstance(model, module.TableModel)
+
+
+def is_mixed_model(model: object) -> TypeIs[MixedModel]:
+    """Return whether a model is a ``MixedModel``."""
+    module = sys.modules.get(_MODULE)
+    return module is not None and isinstance(model, module.MixedModel)

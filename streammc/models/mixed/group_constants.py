@@ -39,7 +39,7 @@ PANEL_CELLS: Final = -1
 NOISE: Final = 7
 """Length of the noise of expansions, then its three entries; 0: theta ends with ``log tau``.
 
-See ``numerics.marginal_precision``."""
+See ``numerics.effect_positions``."""
 FIRST_NODE: Final = 11
 """First of the nodes; their log weights and the inner model's own constants follow."""
 
@@ -88,3 +88,26 @@ def group_constants(
     ]
     head += [len(noise), *noise, *[0.0] * (3 - len(noise))]
     return np.concatenate([np.array(head, dtype=np.float64), nodes, log_weights, inner])
+
+
+KINDS: Final = {
+    "logistic": LOGISTIC,
+    "poisson": POISSON,
+    "negative-binomial": NEGATIVE_BINOMIAL,
+    "binomial": BINOMIAL,
+    "probit": PROBIT,
+    "gamma": GAMMA,
+    "student-t": STUDENT_T,
+    "gaussian": GAUSSIAN,
+}
+"""Codes of their likelihoods, by name."""
+MOST_NODES: Final = 61
+"""Quadrature nodes of a group."""
+_PACKAGE: Final = "streammc.models.glm."
+"""Package of these models: another model of the same name has another likelihood."""
+
+
+def of_family(model: object) -> bool:
+    """Return whether a model is one of the package's regressions with one linear predictor."""
+    known = getattr(model, "name", None) in KINDS
+    return known and type(model).__module__.startswith(_PACKAGE)

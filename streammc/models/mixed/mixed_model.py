@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import numpy as np
 
 from streammc import priors, registry
-from streammc.errors import ConfigError
-from streammc.models.factor_model import factor_blocks
-from streammc.models.linear import LinearModel
+from streammc.errors import ConfigError, ModelError
+from streammc.models.base import LinearModel, factor_blocks
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
-from streammc.models.mixed.families import KINDS, MOST_NODES, of_family
-from streammc.models.mixed.group_constants import PANELS
-from streammc.models.mixed.group_link import link
-from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
-from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
+from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS, of_family
+from streammc.models.mixed.group_link import link, table_constants, table_link
+from streammc.models.parameters import (
+    CORRELATION,
+    EFFECTS,
+    INTERCEPT,
+    POSITIVE,
+    Block,
+    Parameter,
+    unit_default,
+)
 from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
@@ -61,7 +66,7 @@ class MixedModel(LinearModel):
     """Feature of the random slope."""
     correlated: bool = field(default=False, kw_only=True)
     nodes: int = field(default=NODES, kw_only=True)
-    """Quadrature nodes per effect; 0: panels, see ``mixed.group_panels``."""
+    """Quadrature nodes per effect; 0: panels, see ``mixed.group_quadrature``."""
     automatic: bool = field(default=False, kw_only=True, compare=False)
     """Whether the data may still raise ``nodes``, see ``mode.quadrature.with_nodes``."""
     noise: tuple[float, ...] = field(default=(), kw_only=True, compare=False)
@@ -289,3 +294,198 @@ def from_description(described: Mapping[str, Any]) -> MixedModel:
         nodes=int(described["nodes"]),
         factors=factor_blocks(described.get("factors", ())),
     )
+
+
+_START_ROWS: Final = 2**16
+_TRIALS: Final = ("logistic", "probit", "binomial")
+"""Models in which a row of weight 1 is one trial."""
+
+
+@dataclass(frozen=True)
+class TableModel(MixedModel):
+    """A mixed model of the groups of a table, whose rows are ``(first row, number of rows)``."""
+
+    table: Any = field(kw_only=True, compare=False, repr=False)
+    """``protocols.Dataset`` of single rows, kept so that the addresses of its arrays stay valid."""
+
+    link_kernel: ClassVar[Any] = table_link
+
+    @property
+    def constants(self) -> Vector:
+        """Return the places of the table's arrays, and the constants of a group's link."""
+        rows = self.table.rows()
+        codes, columns = getattr(rows, "codes", None), getattr(rows, "columns", None)
+        table = table_constants(self.n_features, rows.arrays, codes, columns)
+        return np.concatenate([table, super().constants])
+
+    def start(self, rows: Rows) -> Vector:
+        """Return the start from up to 65,536 rows of the groups; see ``MixedModel.start``."""
+        return super().start(self.rows_of(rows.X)[0])
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return ``None``: a group has no response; its rows are seen by :meth:`fault`."""
+        return None
+
+    def fault(self, X: Matrix) -> tuple[Index, Vector, str] | None:
+        """Return rows with an invalid response, the responses, and what was expected.
+
+        ``X`` (m, 2) holds the first row and the number of rows of groups.
+        """
+        response = self.table.rows().arrays[1]
+        if not response.size or not len(X):
+            return None
+        at = _rows_in(*X.astype(np.int64).T)
+        y = np.asarray(response[at], dtype=np.float64)
+        found = super().response_fault(y)
+        share_fault = getattr(self.inner, "share_fault", None)
+        if found is None and share_fault is not None and not self.table.attributes.get("trials"):
+            weight = self.table.rows().arrays[3]
+            found = share_fault(y, weight[at] if weight.size else np.ones(len(at)))
+        return None if found is None else (at[found[0]], y[found[0]], found[1])
+
+    def rows_of(self, places: Matrix) -> tuple[Rows, Index]:
+        """Return rows of groups with at most about 65,536 rows, and the group (m,) of each.
+
+        ``places`` (K, 2) holds the first row and the number of rows of groups; groups are numbered
+        from 0 on. Of one group with more rows than that, the first are taken.
+        """
+        first, count = places.astype(np.int64).T
+        used = max(int(np.searchsorted(np.cumsum(count), _START_ROWS)), 1)
+        first, count = first[:used], np.minimum(count[:used], _START_ROWS)
+        at = _rows_in(first, count)
+        m = len(at)
+        out = Rows(np.empty((m, self.n_features)), np.empty(m), np.empty(m), np.empty(m))
+        self.table.rows().gather(at, 1, out)
+        return out, np.repeat(np.arange(len(count)), count)
+
+
+def _rows_in(first: Index, count: Index) -> Index:
+    """Return the numbers of the rows of runs of ``count`` rows from ``first``."""
+    before = np.repeat(np.cumsum(count) - count, count)
+    rows: Index = np.repeat(first, count) + np.arange(int(count.sum())) - before
+    return rows
+
+
+def bound(model: MixedModel, table: Any) -> TableModel:
+    """Return a mixed model of the groups of ``table``.
+
+    Raises
+    ------
+    ModelError
+        If the groups do not identify the standard deviation of their effects.
+    """
+    _check_identified(model, table)
+    given = {each.name: getattr(model, each.name) for each in fields(MixedModel)}
+    return TableModel(**given, table=table)
+
+
+def _check_identified(model: MixedModel, table: Any) -> None:
+    """Refuse groups of one row each whose response shows no variation between groups."""
+    if table.groups.n_groups < table.n_rows:
+        return
+    inner, weight = model.inner.name, table.rows().arrays[3]
+    label = model.group_parameters[0].name
+    if inner in _TRIALS and (not weight.size or float(np.max(weight)) <= 1.0):
+        why = f"one trial a group says nothing about {label}"
+    elif inner == "gaussian":
+        why = f"only sigma^2 + {label}^2 is identified"
+    else:
+        return
+    raise ModelError(
+        f"{inner}: expected groups of several rows in column {model.column!r}, found "
+        f"{table.groups.n_groups} groups of one row each: {why}; leave the groups out, or name a "
+        "coarser column"
+    )
+
+
+M = TypeVar("M")
+
+
+def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
+    """Return the model with the factors of a store, whose effects have a sampled scale.
+
+    A model that has its factors, and one for a store without any, is returned unchanged.
+
+    Parameters
+    ----------
+    model
+        A regression, or a mixed model.
+    attributes
+        Attributes of the store.
+
+    Raises
+    ------
+    ConfigError
+        If the model is none of the package's regressions.
+    """
+    stated, given = attributes.get("factors"), cast(Any, model)
+    if not stated or (hasattr(given, "factors") and given.factors):
+        return model
+    regression = given.inner if isinstance(model, MixedModel) else given
+    if not of_family(regression):
+        raise ConfigError(
+            f"expected one of {', '.join(KINDS)} for the effects of {stated[0]['column']!r}, "
+            f"found {getattr(given, 'name', None) or model!r}: columns of levels need a linear "
+            "predictor; choose one of these, or make the store without the factor"
+        )
+    return replace(given, factors=factor_blocks(stated))  # type: ignore[no-any-return]
+
+
+def typical_noise(model: TableModel, rows: Rows, group: Index, theta: Vector) -> Vector:
+    """Return the covariance of the noise with which groups see their effects.
+
+    A group's information about its effects is ``I_g = sum_i w_i z_i z_i'``, with ``w_i`` minus the
+    second derivative of the log-likelihood of row i in its predictor, at effects of 0.
+
+    Parameters
+    ----------
+    rows, group
+        Rows of some groups, and the number of the group (m,) of each, from 0 on.
+    theta
+        (d,) position, where groups count by how much they say about the effects' variance:
+        by the square of ``tau^2 / (tau^2 + 1 / I_g)``.
+
+    Returns
+    -------
+    (s,) for ``numerics.effect_positions``: of an intercept the weighted median of ``1 / I_g``, of
+    two effects the inverse of the weighted mean of ``I_g``; empty where groups have no information.
+    """
+    q, effects = model.n_features, len(model.effects)
+    curve = np.maximum(row_curvature(model, rows, theta), 0.0)
+    total = int(group.max(initial=-1)) + 1
+    tau2 = np.exp(2.0 * theta[q + model.inner.n_scalar :][:effects])
+    first = np.bincount(group, curve, total)
+    seen = first > 0.0
+    if not np.any(seen):
+        return np.zeros(0)
+    if effects == 1:
+        noise = 1.0 / first[seen]
+        weight = np.square(tau2[0] / (tau2[0] + noise))
+        order = np.argsort(noise)
+        half = np.searchsorted(np.cumsum(weight[order]), 0.5 * weight.sum())
+        return np.array([noise[order][min(half, len(order) - 1)]])
+    x = rows.X[:, model.features.index(model.slope or "")]
+    both = [np.bincount(group, curve * part, total) for part in (np.ones(len(x)), x * x, x)]
+    shrunk = [tau2[0] * both[0], tau2[1] * both[1]]
+    weight = np.square(sum(part / (1.0 + part) for part in shrunk) / 2.0)
+    mean = [np.average(part, weights=weight) for part in both] if weight.sum() > 0.0 else [0.0] * 3
+    if not mean[0] * mean[1] > (1.0 + 1e-9) * mean[2] ** 2:
+        return np.zeros(0)
+    if not model.correlated:
+        return np.array([1.0 / mean[0], 1.0 / mean[1]])
+    inverse: Matrix = np.linalg.inv(np.array([[mean[0], mean[2]], [mean[2], mean[1]]]))
+    return np.array([inverse[0, 0], inverse[1, 1], inverse[0, 1]])
+
+
+def row_curvature(model: TableModel, rows: Rows, theta: Vector) -> Vector:
+    """Return minus the weighted second derivative of each row (m,) in its linear predictor."""
+    q, scalars = model.n_features, model.inner.n_scalar
+    m, p = len(rows.y), 1 + scalars
+    eta = np.empty((p, m))
+    eta[0] = rows.X @ theta[:q] + rows.offset
+    eta[1:] = theta[q : q + scalars, None]
+    out = np.empty((1 + p + p * (p + 1) // 2, m))
+    inner: Any = model.inner
+    inner.link(eta, rows.X.T, rows.y, inner.constants, 2, out)
+    curvature: Vector = np.where(rows.weight != 0.0, -rows.weight * out[1 + p], 0.0)
+    return curvature

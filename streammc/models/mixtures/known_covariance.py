@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.base import ColumnsModel
 from streammc.models.parameters import PLACE, Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import FamilyPrior, PriorOption, as_prior
 from streammc.priors.scaled import Level, means
 from streammc.protocols import Rows, Vector

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.linear import refuse_many_predictors
-from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.base import ColumnsModel, refuse_many_predictors
 from streammc.models.mixtures.known_covariance import (
     COVARIANCE_ADVICE,
     as_covariance,

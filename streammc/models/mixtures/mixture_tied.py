@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.base import ColumnsModel
 from streammc.models.parameters import DISTANCE, PLACE, Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior, fixed_priors, normal
-from streammc.priors.names import REST, choose
+from streammc.priors.per_coefficient import REST, choose
 from streammc.protocols import Prior, Rows, Vector
 
 LABELS: Final = ("theta1", "theta2")

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.likelihood.blocks import Block, allocate_rows
+from streammc.likelihood.drawn_units import Lookahead, UnitDesign, leave_out
 from streammc.likelihood.target import Base
 from streammc.numerics.compile_ahead import compile_ahead
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Index, Matrix, Rows, RowSource, Trace, Vector
-from streammc.subsampling.certainty import leave_out
-from streammc.subsampling.lookahead import Lookahead
-from streammc.subsampling.units import UnitDesign
 
 # Base class of the kernels of all samplers: batches of iterations, and their rows.
 #
 # Compiled code runs iterations in batches. While one batch runs, the rows of the next are
-# prefetched (``subsampling.lookahead``). No bit of the draws depends on the size of a batch.
+# prefetched (``likelihood.drawn_units``). No bit of the draws depends on the size of a batch.
 
 
 BATCH_SECONDS: Final = 0.1

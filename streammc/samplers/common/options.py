@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from streammc.docstrings import completed
 from streammc.errors import ConfigError
-from streammc.subsampling.probabilities import PROBABILITIES
+from streammc.likelihood.unit_words import PROBABILITIES
 
 # Builders of samplers: the functions ``hmc``, ``hmc_ecs``, ... of ``streammc.samplers``.
 #

@@ -11,12 +11,10 @@ from scipy.linalg import solve_triangular
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import FORECAST
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import Plan
-from streammc.control_variates.plan.units import plan_units
+from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan_units
 from streammc.errors import IdentityError, OutOfMemoryError
+from streammc.likelihood.blocks import memory_limit
 from streammc.likelihood.contiguous_rows import Held, held_bytes, hold
-from streammc.likelihood.expanded_rows import memory_limit
 from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.target import Base
 from streammc.protocols import Dataset, Model, Vector

@@ -25,11 +25,9 @@ import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import Scratch, allocate_scratch
-from streammc.likelihood.positions import displace
-from streammc.likelihood.target import BASE_TYPE
-from streammc.numerics.jit import inline, jit, vector
+from streammc.likelihood.target import BASE_TYPE, displace
+from streammc.numerics.jit import inline, jit, record_type, vector
 from streammc.numerics.prior import log_prior
-from streammc.numerics.records import record_type
 from streammc.protocols import Vector
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.likelihood.contiguous_rows import Held, copy_held
-from streammc.likelihood.density import log_likelihood
+from streammc.likelihood.contiguous_rows import Held, copy_held, log_likelihood
 from streammc.likelihood.target import BASE_TYPE, Base
 from streammc.numerics.jit import (
     GENERATOR_TYPE,
@@ -21,10 +20,10 @@ from streammc.numerics.jit import (
     index_vector,
     inline,
     jit,
+    record_type,
     vector,
 )
 from streammc.numerics.prior import log_prior
-from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common import tuning

@@ -8,12 +8,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from streammc import rng as streams
-from streammc.control_variates.certify import require_rows
+from streammc.control_variates.certify import require_rows, without_pass
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.unexpanded import without_pass
 from streammc.errors import ConfigError
-from streammc.likelihood.contiguous_rows import Held
-from streammc.likelihood.density import log_likelihood, pointers
+from streammc.likelihood.contiguous_rows import Held, log_likelihood, pointers
 from streammc.likelihood.target import Base
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Model, Vector

@@ -13,8 +13,16 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.errors import ModelError
 from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
-from streammc.likelihood.target import DENSITY, UNITS, Base, allocate_point, allocate_work, evaluate
-from streammc.likelihood.whitened import whiten_rows
+from streammc.likelihood.drawn_units import UnitDesign
+from streammc.likelihood.target import (
+    DENSITY,
+    UNITS,
+    Base,
+    allocate_point,
+    allocate_work,
+    evaluate,
+    whiten_rows,
+)
 from streammc.numerics.row_products import aligned
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
@@ -30,7 +38,6 @@ from streammc.samplers.hamiltonian.transition import (
     allocate_tree,
     transition,
 )
-from streammc.subsampling.units import UnitDesign
 
 
 @dataclass(frozen=True)

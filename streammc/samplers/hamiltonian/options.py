@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
+from streammc.likelihood.unit_words import UNIFORM
 from streammc.samplers.common.options import (
     DEFAULT_LENGTH,
     builder,
@@ -28,7 +29,6 @@ from streammc.samplers.common.statistics import (
     STATISTICS,
     recorded,
 )
-from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
@@ -383,7 +383,7 @@ class HmcEcsSigned(SubsampleOptions):
     @property
     def least_sign(self) -> float:
         """Smallest mean sign of a run that is not refused."""
-        from streammc.control_variates.plan.signs import LEAST_SIGN
+        from streammc.control_variates.plan.subsample_plan import LEAST_SIGN
 
         return LEAST_SIGN
 

@@ -13,18 +13,25 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.certify import compute, require_rows
 from streammc.control_variates.coordinates import coordinates
+from streammc.control_variates.effect_coordinates import group_coordinates, level_coordinates
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.group_coordinates import group_coordinates
-from streammc.control_variates.level_coordinates import level_coordinates
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.signs import GROWTH
-from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan
-from streammc.control_variates.plan.units import plan_units
+from streammc.control_variates.plan.subsample_plan import (
+    GROWTH,
+    MOST_BLOCKS,
+    Plan,
+    PlanRequest,
+    plan_units,
+)
 from streammc.errors import RefusedError
-from streammc.likelihood.blocks import Block, allocate_rows
-from streammc.likelihood.expanded_rows import load_block, memory_limit, require_memory
-from streammc.likelihood.target import Base
-from streammc.likelihood.whitened import whiten_rows
+from streammc.likelihood.blocks import (
+    Block,
+    allocate_rows,
+    load_block,
+    memory_limit,
+    require_memory,
+)
+from streammc.likelihood.drawn_units import AliasTable, ProductDesign, UnitDesign
+from streammc.likelihood.target import Base, whiten_rows
 from streammc.numerics.prior import (
     COLUMNS,
     FLAT,
@@ -35,7 +42,7 @@ from streammc.numerics.prior import (
     prior_precision,
 )
 from streammc.numerics.row_products import aligned
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chains import DISPERSED, Chains
 from streammc.samplers.common.preparation import control_variates, planned
@@ -51,12 +58,10 @@ from streammc.samplers.hamiltonian.options import (
     SubsampleOptions,
     trajectory,
 )
-from streammc.subsampling.alias import AliasTable
-from streammc.subsampling.units import ProductDesign, UnitDesign
 
 # Change of a problem to whitened coordinates, where it makes an iteration cheaper.
 #
-# The coordinates are those of :mod:`streammc.likelihood.whitened`. The density of a position stays
+# The coordinates are those of :mod:`streammc.likelihood.target`. The density of a position stays
 # the same; only roundings differ.
 
 
@@ -256,7 +261,7 @@ def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: 
     """Return ``base`` with the coordinates of its expansions, and with those of its positions.
 
     Expansions may be in the marginal precision of group effects; positions as in
-    ``control_variates.group_coordinates``.
+    ``control_variates.effect_coordinates``.
     """
     where = coordinates(model, cv.theta_star, cv.noise)
     noise = where.noise if base.order >= 0 else np.zeros(0)

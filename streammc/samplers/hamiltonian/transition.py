@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.likelihood.block_poisson import log_factors
 from streammc.likelihood.blocks import (
     BLOCK_TYPE,
     ROWS_TYPE,
@@ -26,8 +25,7 @@ from streammc.likelihood.blocks import (
     copy_rows,
     expand_inline,
 )
-from streammc.likelihood.difference import unit_totals
-from streammc.likelihood.positions import beyond_edge, place
+from streammc.likelihood.estimators import log_factors, unit_totals
 from streammc.likelihood.target import (
     BASE_TYPE,
     BOUND,
@@ -44,11 +42,14 @@ from streammc.likelihood.target import (
     Point,
     Work,
     allocate_point,
+    beyond_edge,
     copy_point,
     evaluate_inline,
     finish,
+    place,
+    remainders_of,
+    whiten_rows,
 )
-from streammc.likelihood.whitened import remainders_of, whiten_rows
 from streammc.numerics.compile_ahead import make_ready
 from streammc.numerics.jit import (
     GENERATOR_TYPE,
@@ -60,9 +61,9 @@ from streammc.numerics.jit import (
     inline,
     jit,
     matrix,
+    record_type,
 )
 from streammc.numerics.prior import outside
-from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Rows, Vector
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common.statistics import BEYOND_EDGE_COLUMN, SIGN_COLUMN

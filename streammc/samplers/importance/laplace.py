@@ -10,7 +10,7 @@ from streammc.diagnostics.summary import least_ess
 from streammc.diagnostics.text import number
 from streammc.diagnostics.weights import PARETO_K, heavy_tailed
 from streammc.errors import ConfigError
-from streammc.numerics.threads import available_threads
+from streammc.numerics.process_limits import available_threads
 from streammc.samplers.common.options import builder, check_subsample
 from streammc.samplers.common.sampler import WEIGHTED, Evidence, Sampler
 

@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.certify import require_rows
 from streammc.control_variates.coordinates import coordinates
-from streammc.control_variates.mode.mode_words import ADVICE
+from streammc.control_variates.mode.modes import ADVICE
 from streammc.control_variates.plan.pilot import remainders
-from streammc.control_variates.plan.tail_lines import FAR, ends_of, unit
+from streammc.control_variates.plan.tails import FAR, ends_of, unit
 from streammc.control_variates.subset import draw_subset
 from streammc.diagnostics.pareto_tail import smoothed
 from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k
@@ -46,8 +46,8 @@ from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.likelihood.remainder_pass import remainder_sums
 from streammc.likelihood.target import Base
-from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import log_prior
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chains import Chain
 from streammc.samplers.common.preparation import control_variates

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.errors import ModelError
 from streammc.likelihood.blocks import TILE, Block, allocate_block, allocate_rows
+from streammc.likelihood.drawn_units import KeyedUnits, leave_out
 from streammc.likelihood.target import REST, Base, allocate_point, allocate_work
 from streammc.likelihood.temperature import Schedule
 from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
@@ -46,8 +47,6 @@ from streammc.samplers.metropolis.loop import (
     look_at_start,
     run,
 )
-from streammc.subsampling.certainty import leave_out
-from streammc.subsampling.keyed import KeyedUnits
 
 _TERMS, _GRADIENTS = range(2)
 """Lanes of :class:`KeyedUnits`: units of the acceptance test, and of the proposal's gradients."""

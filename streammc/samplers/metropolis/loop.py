@@ -15,8 +15,7 @@ import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import ROWS_TYPE, TILE, Block, ExpansionPoint, expand
-from streammc.likelihood.difference import remainder_values
-from streammc.likelihood.positions import displace
+from streammc.likelihood.estimators import remainder_values
 from streammc.likelihood.target import (
     CERTAIN,
     REST,
@@ -26,10 +25,19 @@ from streammc.likelihood.target import (
     Point,
     Work,
     copy_point,
+    displace,
     evaluate,
 )
-from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, inline, jit
-from streammc.numerics.records import record_type
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    LINK_TYPE,
+    SUMS_TYPE,
+    f8,
+    i8,
+    inline,
+    jit,
+    record_type,
+)
 from streammc.protocols import Index, Matrix, Rows, Vector
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common import tuning

@@ -3,7 +3,7 @@
 Li and Wong 2017, Algorithm 1. With ``m`` of ``n`` rows, ``tau = log m / log n`` and
 ``lambda < tau`` the log-likelihood is replaced by ``n^lambda mu^(theta) = (n / m) sum_j l_j / T``,
 ``T = n^(1 - lambda)``: an unbiased estimate of the log-likelihood at temperature ``T``, which the
-data set has (``likelihood.tempered``). A proposal gets one from rows of its own; the position
+data set has (``likelihood.temperature``). A proposal gets one from rows of its own; the position
 keeps the one that it was accepted with. So the chain lives on theta and the minibatch together,
 where it is exact, and theta alone has the density
 

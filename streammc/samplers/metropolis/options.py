@@ -13,19 +13,19 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
-from streammc.control_variates.certify import require_rows
+from streammc.control_variates.certify import require_rows, without_pass
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_norms import term_bound
 from streammc.control_variates.plan.subsample_plan import Plan
-from streammc.control_variates.unexpanded import without_pass
 from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
-from streammc.likelihood.blocks import Block, allocate_block
-from streammc.likelihood.expanded_rows import block_bytes, load_block
+from streammc.likelihood.blocks import Block, allocate_block, block_bytes, load_block
+from streammc.likelihood.drawn_units import leave_out
 from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.target import Base
 from streammc.likelihood.temperature import IMPLIED, Schedule, schedule_of
-from streammc.numerics.sums import taylor
+from streammc.likelihood.unit_words import UNIFORM
+from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chains import DISPERSED
 from streammc.samplers.common.options import (
@@ -50,8 +50,6 @@ from streammc.samplers.common.statistics import METROPOLIS_STATISTICS, recorded
 from streammc.samplers.metropolis.acceptance import Prepared
 from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis.loop import Moves
-from streammc.subsampling.certainty import leave_out
-from streammc.subsampling.probabilities import UNIFORM
 from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
 

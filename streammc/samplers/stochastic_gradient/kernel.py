@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.errors import ModelError, RefusedError
 from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.likelihood.target import DENSITY, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chains import BATCH_ROWS, BATCH_SECONDS, Chain
 from streammc.samplers.common.statistics import NOISE_STATISTICS, STATISTICS
 from streammc.samplers.stochastic_gradient.loop import Buffers, Dynamics, Place, allocate_noise, run
-from streammc.subsampling.units import UnitDesign
 
 MOST_STEPS: Final = 65_536
 

@@ -20,8 +20,7 @@ import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block, ExpansionPoint, expand
-from streammc.likelihood.difference import mean_and_scatter, predictor_step
-from streammc.likelihood.positions import displace
+from streammc.likelihood.estimators import mean_and_scatter, predictor_step
 from streammc.likelihood.target import (
     BASE_TYPE,
     CERTAIN,
@@ -29,10 +28,19 @@ from streammc.likelihood.target import (
     REST,
     Point,
     Work,
+    displace,
     evaluate,
 )
-from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix
-from streammc.numerics.records import record_type
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    LINK_TYPE,
+    SUMS_TYPE,
+    i8,
+    inline,
+    jit,
+    matrix,
+    record_type,
+)
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common.statistics import NOISE_CLIPPED_COLUMN

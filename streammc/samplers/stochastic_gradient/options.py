@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.diagnostics.text import percent
 from streammc.errors import ConfigError
+from streammc.likelihood.unit_words import UNIFORM
 from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
@@ -24,7 +25,6 @@ from streammc.samplers.common.statistics import (
     STATISTICS,
     recorded,
 )
-from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem

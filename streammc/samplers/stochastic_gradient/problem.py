@@ -11,14 +11,14 @@ import numpy as np
 from streammc.control_variates.certify import require_rows
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.gradient_noise import gradient_noise
-from streammc.control_variates.plan.plan_words import subsample_text
-from streammc.control_variates.plan.subsample_plan import Plan
+from streammc.control_variates.plan.subsample_plan import Plan, subsample_text
 from streammc.diagnostics.text import percent
 from streammc.errors import ConfigError, RefusedError
-from streammc.likelihood.expanded_rows import load_block
+from streammc.likelihood.blocks import load_block
+from streammc.likelihood.drawn_units import AliasTable, UnitDesign
 from streammc.likelihood.target import Base
-from streammc.numerics.blas import single_threaded
-from streammc.numerics.sums import taylor
+from streammc.numerics.process_limits import single_threaded
+from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Matrix, Model
 from streammc.samplers.common.options import DEFAULT_LENGTH, LAPLACE, NONE
 from streammc.samplers.common.preparation import control_variates, planned_or_few
@@ -34,8 +34,6 @@ from streammc.samplers.stochastic_gradient.stationary import (
     longest_step,
     three_digits,
 )
-from streammc.subsampling.alias import AliasTable
-from streammc.subsampling.units import UnitDesign
 
 
 def prepare(sampler: StochasticGradient, request: RunRequest, reason: str) -> Setup:

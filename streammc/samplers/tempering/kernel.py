@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.errors import ModelError, OutOfMemoryError
 from streammc.likelihood.blocks import Block, allocate_block
-from streammc.likelihood.contiguous_rows import Held, allocate_held, held_bytes
-from streammc.likelihood.density import log_likelihood
+from streammc.likelihood.contiguous_rows import Held, allocate_held, held_bytes, log_likelihood
 from streammc.likelihood.target import Base
-from streammc.numerics.prior_draws import N_STREAMS, draw_prior
+from streammc.numerics.prior import N_STREAMS, draw_prior
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chains import BATCH_SECONDS, Chain

@@ -9,12 +9,20 @@ import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import SCRATCH_TYPE
-from streammc.likelihood.contiguous_rows import HELD_TYPE, Held
-from streammc.likelihood.density import log_likelihood
+from streammc.likelihood.contiguous_rows import HELD_TYPE, Held, log_likelihood
 from streammc.likelihood.target import BASE_TYPE, Base
-from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, matrix, vector
+from streammc.numerics.jit import (
+    JOINT_TYPE,
+    LINK_TYPE,
+    f8,
+    i8,
+    inline,
+    jit,
+    matrix,
+    record_type,
+    vector,
+)
 from streammc.numerics.prior import log_prior
-from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.proposals import TRIAL_TYPE, Trial, place, probability

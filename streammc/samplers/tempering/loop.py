@@ -9,10 +9,24 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.likelihood.contiguous_rows import Held, allocate_held, copy_held
-from streammc.likelihood.density import log_likelihood, terms
-from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, index_vector, inline, jit, vector
-from streammc.numerics.records import record_type
+from streammc.likelihood.contiguous_rows import (
+    Held,
+    allocate_held,
+    copy_held,
+    log_likelihood,
+    terms,
+)
+from streammc.numerics.jit import (
+    JOINT_TYPE,
+    LINK_TYPE,
+    f8,
+    i8,
+    index_vector,
+    inline,
+    jit,
+    record_type,
+    vector,
+)
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common.proposals import probability

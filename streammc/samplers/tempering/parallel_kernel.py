@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.text import percent
 from streammc.likelihood.contiguous_rows import Held, copy_held
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Index
 from streammc.samplers.common.proposals import allocate_trial
 from streammc.samplers.common.statistics import TEMPERED_STATISTICS

@@ -10,15 +10,14 @@ from typing import Final, cast
 import numpy as np
 
 from streammc import rng as streams
+from streammc.control_variates.certify import without_pass
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import FORECAST
-from streammc.control_variates.unexpanded import without_pass
 from streammc.errors import ConfigError, OutOfMemoryError
-from streammc.likelihood.contiguous_rows import Held, held_bytes
-from streammc.likelihood.density import pointers
-from streammc.likelihood.expanded_rows import memory_limit
-from streammc.likelihood.tempered import split_fingerprint
-from streammc.numerics.prior_draws import improper
+from streammc.likelihood.blocks import memory_limit
+from streammc.likelihood.contiguous_rows import Held, held_bytes, pointers
+from streammc.likelihood.temperature import split_fingerprint
+from streammc.numerics.prior import improper
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.preparation import announce_rows, control_variates, ground, size_text
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup

@@ -9,8 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.likelihood.contiguous_rows import copy_held
-from streammc.likelihood.density import log_likelihood
+from streammc.likelihood.contiguous_rows import copy_held, log_likelihood
 from streammc.numerics.jit import (
     JOINT_TYPE,
     LINK_TYPE,
@@ -20,9 +19,9 @@ from streammc.numerics.jit import (
     inline,
     jit,
     matrix,
+    record_type,
     vector,
 )
-from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common.statistics import REPLICA, SWAP_ACCEPTED

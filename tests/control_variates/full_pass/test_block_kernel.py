@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from passes import table
 
-from streammc.control_variates.full_pass.block_kernel import tile_rows
-from streammc.control_variates.full_pass.block_pass import ExpansionPass, expansion_of
-from streammc.control_variates.full_pass.row_sums import RowSums
-from streammc.control_variates.full_pass.score_kernel import LOWEST_OCTAVE, N_BINS, find_bins
+from streammc.control_variates.full_pass.block_kernel import (
+    LOWEST_OCTAVE,
+    N_BINS,
+    find_bins,
+    tile_rows,
+)
+from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSums, expansion_of
 from streammc.control_variates.full_pass.scores import HighScores
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from passes import table
 
-from streammc.control_variates.full_pass.block_pass import ExpansionPass, raise_fault
-from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSums, raise_fault
 from streammc.errors import ModelError
 from streammc.stores import from_arrays
 from streammc.stores.full_pass.reduction import run

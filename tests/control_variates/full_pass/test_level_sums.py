@@ -7,12 +7,16 @@ import pytest
 from coded_tables import pair
 
 import streammc
-from streammc.control_variates.full_pass.block_pass import ExpansionPass, expansion_of
-from streammc.control_variates.full_pass.level_sums import takes_codes, wide_expansion
-from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.full_pass.block_pass import (
+    ExpansionPass,
+    RowSums,
+    expansion_of,
+    takes_codes,
+    wide_expansion,
+)
 from streammc.control_variates.plan.unit_scores import UnitScoreTask
 from streammc.control_variates.subset import draw_subset, in_memory, level_columns
-from streammc.likelihood.tempered import tempered
+from streammc.likelihood.temperature import tempered
 from streammc.numerics.coded_matrix import CodedMatrix, coded_columns
 
 MODELS = (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.control_variates.full_pass.row_name import row_name
 from streammc.errors import ModelError
+from streammc.likelihood.invalid_responses import row_name
 
 ROWS = 500
 WRONG = 321

@@ -5,7 +5,7 @@ import pytest
 from passes import table
 
 from streammc.control_variates import compute, subset
-from streammc.control_variates.mode.first_centre import first_centre
+from streammc.control_variates.mode.search import first_centre
 from streammc.control_variates.subset import Spread, gather, in_memory
 
 

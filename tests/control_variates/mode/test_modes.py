@@ -8,7 +8,7 @@ from scipy import stats
 
 from streammc.control_variates import compute
 from streammc.control_variates.mode import modes
-from streammc.control_variates.mode.mode_mass import (
+from streammc.control_variates.mode.modes import (
     corrected_evidence,
     laplace_evidence,
     log_posteriors,

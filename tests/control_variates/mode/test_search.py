@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.full_pass.block_pass import RowSums
 from streammc.control_variates.mode import search
 from streammc.control_variates.plan import pilot
 from streammc.control_variates.subset import Spread, surrogate

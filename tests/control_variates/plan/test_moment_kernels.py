@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from streammc.control_variates.plan.moment_kernels import add_by_group, unit_moments
-from streammc.control_variates.plan.pilot import Pilot
+from streammc.control_variates.plan.pilot import Pilot, add_by_group, unit_moments
 
 
 def remainders(seed: int = 1) -> np.ndarray:

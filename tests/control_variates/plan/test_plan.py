@@ -9,12 +9,11 @@ from passes import outliers, table
 from scipy.special import expit
 
 from streammc.control_variates import compute
-from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.plan import pilot as pilot_module
 from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import N_DRAWS, evaluate, remainders
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import Plan, plan
+from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan
 from streammc.control_variates.subset import gather
 from streammc.errors import ConfigError, StoreError
 from streammc.models import gaussian_mean, logistic

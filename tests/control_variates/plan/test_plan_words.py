@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streammc.control_variates.plan.plan_words import reasons, subsample_text
+from streammc.control_variates.plan.subsample_plan import reason_lines, subsample_text
 
 CV: Any = SimpleNamespace(certificate=SimpleNamespace(converged=True))
 PREDICTED = {"variance": 0.004, "max_jump": 0.49, "needed_without_certainty": 102.0}
@@ -28,7 +28,7 @@ def test_a_subsample_is_told_in_words(certain: int, k: int, b: int, text: str) -
 
 
 def test_the_reason_explains_its_numbers() -> None:
-    first, bare = reasons(CV, 18, 33, 1, PREDICTED, None, 0.1)
+    first, bare = reason_lines(CV, 18, 33, 1, PREDICTED, None, 0.1)
     assert "log-likelihood estimated from it is predicted to have variance 0.004" in first
     assert "(aim: at most 0.1)" in first
     assert "one random row to move it by at most 0.49" in first

@@ -8,11 +8,15 @@ from scipy import stats
 
 from streammc import from_arrays, models
 from streammc.control_variates.certify import compute
+from streammc.control_variates.plan.certainty_choice import RemainderMoments, required_rows
 from streammc.control_variates.plan.pilot import Pilot
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.remainder_moments import RemainderMoments, required_rows
-from streammc.control_variates.plan.signs import edge, forecast, variance_target
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.plan.subsample_plan import (
+    PlanRequest,
+    forecast_signs,
+    growth_at_edge,
+    plan,
+    signed_variance_target,
+)
 from streammc.priors import normal
 
 
@@ -29,7 +33,7 @@ def test_forecast_agrees_with_drawn_products(units, k):
     rng = np.random.default_rng(0)
     totals = (rng.standard_t(5, size=4000) * 0.0016).astype(np.float32).astype(float)
     remainder, intensity = totals.sum(), k / units
-    found = forecast(pilot(totals), 1, k, units, remainder)
+    found = forecast_signs(pilot(totals), 1, k, units, remainder)
     logs, signs = [], []
     for _ in range(60_000):
         batch = rng.choice(totals, size=(rng.poisson(intensity), units))
@@ -46,19 +50,19 @@ def test_forecast_agrees_with_drawn_products(units, k):
 
 def test_mean_sign_is_best_with_one_unit_per_factor():
     totals = np.random.default_rng(1).standard_t(4, size=4000) * 0.003
-    sign = [forecast(pilot(totals), 1, 60, g, 0.0).mean_sign[0] for g in (1, 5, 30)]
+    sign = [forecast_signs(pilot(totals), 1, 60, g, 0.0).mean_sign[0] for g in (1, 5, 30)]
     assert sign[0] > sign[1] > sign[2]
 
 
 def test_variance_target_of_a_product_grows_with_the_parameters():
-    assert [variance_target(d, 100) for d in (2, 29, 500)] == [0.1, 0.29, 1.0]
+    assert [signed_variance_target(d, 100) for d in (2, 29, 500)] == [0.1, 0.29, 1.0]
 
 
 def test_edge_is_where_a_thousandth_of_the_posterior_is_left():
     for d in (1, 3, 30):
         exact = np.sqrt(stats.chi2(d).ppf(0.999) / d)
-        assert edge(d, 2) == pytest.approx(exact**3, rel=0.05)
-        assert edge(d, 0) == pytest.approx(exact, rel=0.02)
+        assert growth_at_edge(d, 2) == pytest.approx(exact**3, rel=0.05)
+        assert growth_at_edge(d, 0) == pytest.approx(exact, rel=0.02)
 
 
 def test_factors_stay_positive_up_to_the_edge():
@@ -66,13 +70,15 @@ def test_factors_stay_positive_up_to_the_edge():
     one = np.ones((1, 4))
     moments = RemainderMoments(0.0 * one, 4.0 * one, 0.0 * one, np.zeros(1))
     assert [40.0] == required_rows(moments, 1.0, 1, 0.1, edge=1.0)
-    k = required_rows(moments, 1.0, 1, 0.1, edge=edge(2, 2))[0]
+    k = required_rows(moments, 1.0, 1, 0.1, edge=growth_at_edge(2, 2))[0]
     assert 70.0 < k < 80.0
-    shifts = np.random.default_rng(0).normal(size=100_000) * 2.0 * edge(2, 2)
+    shifts = np.random.default_rng(0).normal(size=100_000) * 2.0 * growth_at_edge(2, 2)
     assert (1.0 + shifts / k > 0.0).mean() > 0.97
     assert (1.0 + shifts / 40.0 > 0.0).mean() < 0.9
     drifting = RemainderMoments(3.0 * np.arange(4.0) * one, 4.0 * one, 0.0 * one, np.zeros(1))
-    assert required_rows(drifting, 1.0, 1, 0.1, edge=edge(2, 2))[0] > k + 4.0 * edge(2, 2)
+    assert required_rows(drifting, 1.0, 1, 0.1, edge=growth_at_edge(2, 2))[
+        0
+    ] > k + 4.0 * growth_at_edge(2, 2)
 
 
 def test_plan_takes_more_rows_to_keep_factors_positive_up_to_the_edge():
@@ -100,7 +106,7 @@ def test_plan_of_a_product_holds_its_target(heavy):
     store, model, cv = heavy
     chosen = plan(cv, store, model, PlanRequest(factor_units=1))
     assert chosen.refused is None
-    assert chosen.predicted["variance"] < 1.1 * variance_target(2, 100)
+    assert chosen.predicted["variance"] < 1.1 * signed_variance_target(2, 100)
     assert chosen.predicted["mean_sign"] > 0.99
     assert chosen.factor_units == 1
     restored = type(chosen).from_description(chosen.describe(), chosen.arrays().__getitem__)

@@ -13,10 +13,13 @@ from scipy import stats
 from streammc.control_variates import compute
 from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import evaluate, remainders
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import Plan, plan
-from streammc.control_variates.plan.tail_lines import region
-from streammc.control_variates.plan.tails import LARGEST_PERTURBATION, _log_perturbation, profile
+from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan
+from streammc.control_variates.plan.tails import (
+    LARGEST_PERTURBATION,
+    _log_perturbation,
+    profile,
+    region,
+)
 from streammc.control_variates.subset import gather
 from streammc.models import negative_binomial
 from streammc.priors import half_student_t, normal

@@ -9,18 +9,16 @@ import pytest
 from passes import outliers, table
 
 from streammc.control_variates import compute
-from streammc.control_variates.draws import covering_draws
-from streammc.control_variates.full_pass.score_kernel import N_BINS
+from streammc.control_variates.coordinates import covering_draws
+from streammc.control_variates.full_pass.block_kernel import N_BINS
 from streammc.control_variates.plan import unit_scores
 from streammc.control_variates.plan.pilot import N_DRAWS, remainders
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import Plan, plan
+from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan, plan_units
 from streammc.control_variates.plan.unit_scores import (
     UNIFORM_SHARE,
     UnitScoreTask,
     relative_probabilities,
 )
-from streammc.control_variates.plan.units import plan_units
 from streammc.control_variates.subset import gather
 from streammc.errors import RefusedError
 

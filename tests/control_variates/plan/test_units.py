@@ -5,8 +5,7 @@ import pytest
 from passes import outliers
 
 from streammc.control_variates import compute
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.units import plan_units
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan_units
 
 
 class OnDisk:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from streammc.control_variates import compute
 from streammc.models import gaussian
-from streammc.models.glm.gaussian_sums import gaussian_sums
+from streammc.models.glm.gaussian_identity import gaussian_sums
 from streammc.stores import from_arrays
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from streammc.models.check import evaluate as evaluate_rows
 from streammc.models.mixed.group_constants import quadrature
-from streammc.numerics.marginal_precision import to_precision
+from streammc.numerics.effect_positions import to_precision
 
 CASES = [(name, kind) for name in INNER for kind in KINDS]
 every_case = pytest.mark.parametrize(("name", "kind"), CASES)

@@ -11,7 +11,7 @@ from mixed_groups import INNER, evaluate, hessian_of, model_of, theta_of
 from scipy import special
 
 from streammc.models.mixed.group_constants import PANELS
-from streammc.models.mixed.group_panels import GAUSS_7, KRONROD_15, NODES_15
+from streammc.models.mixed.group_quadrature import GAUSS_7, KRONROD_15, NODES_15
 
 CASES = [
     *((name, (1.0, 1.0)) for name in ("logistic", "probit")),

@@ -1,7 +1,6 @@
 from streammc import models
-from streammc.models.mixed.mixed_model import MixedModel
-from streammc.models.mixed.recognise import is_mixed_model, is_table_model
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.effect_terms import is_mixed_model, is_table_model
+from streammc.models.mixed.mixed_model import MixedModel, TableModel
 
 
 def test_a_table_model_is_recognised_and_a_regression_is_not():

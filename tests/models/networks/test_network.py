@@ -14,8 +14,7 @@ from streammc.control_variates import compute
 from streammc.errors import ConfigError, ModelError
 from streammc.models import check_model, logistic, network
 from streammc.models.check import Place, derivatives, evaluate
-from streammc.models.networks.network_kernel import link
-from streammc.models.networks.sigmoid_network import Network
+from streammc.models.networks import Network, link
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.priors import normal
 from streammc.protocols import Rows

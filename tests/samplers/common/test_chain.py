@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from problems import Small, kernel_problem
 
+from streammc.numerics.dispatchers import LazyDispatcher
 from streammc.numerics.jit import f8, jit
-from streammc.numerics.lazy_dispatcher import LazyDispatcher
 from streammc.samplers.hamiltonian import kernel, transition
 
 

@@ -12,13 +12,13 @@ from problems import batch_z
 from streammc import from_arrays
 from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import expanded
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic
-from streammc.models.factor_model import FactorBlock
-from streammc.numerics.sums import taylor
+from streammc.models.base import FactorBlock
+from streammc.numerics.summation import taylor
 from streammc.priors import half_normal
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel, Problem
-from streammc.subsampling.units import UnitDesign
 
 DRAWS = 200_000
 LEVEL = np.array([0, 0, 0, 1, 1, 1])

@@ -14,13 +14,13 @@ from streammc import from_arrays
 from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import expanded
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.target import Base
 from streammc.models import logistic
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import half_normal, normal
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel, Problem
-from streammc.subsampling.units import UnitDesign
 
 DRAWS = 200_000
 SIZES = (3, 1, 4, 2, 5, 1)

@@ -11,7 +11,7 @@ from problems import Small
 from streammc.likelihood.blocks import BLOCK_TYPE, allocate_block
 from streammc.likelihood.target import BASE_TYPE, DENSITY, allocate_point, allocate_work, evaluate
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, jit
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers.common import tuning
 from streammc.samplers.hamiltonian.transition import (

@@ -7,6 +7,7 @@ import pytest
 from problems import Small, batch_z, kernel_problem
 
 from streammc.diagnostics.signed import signed_statistics
+from streammc.likelihood.drawn_units import ProductDesign
 from streammc.likelihood.target import DENSITY, ESTIMATE, SIGN
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 from streammc.samplers.hamiltonian.transition import (
@@ -14,7 +15,6 @@ from streammc.samplers.hamiltonian.transition import (
     allocate_proposal,
     propose_factors,
 )
-from streammc.subsampling.units import ProductDesign
 
 DRAWS = 400_000
 GRID = np.linspace(-8.0, 8.0, 4001)

@@ -15,7 +15,7 @@ from streammc.errors import ConfigError
 from streammc.likelihood.blocks import allocate_block
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common import tuning

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from problems import Small, kernel_problem
 
+from streammc.likelihood.drawn_units import UnitDesign
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.subsampling.units import UnitDesign
 
 ITERATIONS = 40
 K, BLOCKS = 7, 3

@@ -9,8 +9,7 @@ import pytest
 from problems import Small, kernel_problem
 
 from streammc.control_variates.certify import compute
-from streammc.control_variates.plan.plan_request import PlanRequest
-from streammc.control_variates.plan.subsample_plan import plan
+from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.models import logistic, user
 from streammc.models.glm.bernoulli_logit import link as logistic_link
 from streammc.priors import normal

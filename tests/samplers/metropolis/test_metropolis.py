@@ -17,7 +17,7 @@ from streammc.likelihood.blocks import allocate_block, allocate_rows
 from streammc.likelihood.target import Base, allocate_point, allocate_work
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers.common.proposals import LANGEVIN, RANDOM_WALK, SGHMC
 from streammc.samplers.common.statistics import METROPOLIS_STATISTICS

@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from streammc.control_variates.certify import compute
+from streammc.control_variates.certify import compute, without_pass
 from streammc.control_variates.full_pass.row_norms import term_bound
-from streammc.control_variates.unexpanded import without_pass
-from streammc.likelihood.blocks import TILE, allocate_block
-from streammc.likelihood.expanded_rows import load_block
+from streammc.likelihood.blocks import TILE, allocate_block, load_block
+from streammc.likelihood.drawn_units import KeyedUnits
 from streammc.likelihood.temperature import Schedule
 from streammc.models import logistic
 from streammc.numerics.jit import jit
@@ -41,7 +40,6 @@ from streammc.samplers.metropolis.acceptance import (
 from streammc.samplers.metropolis.loop import ITERATION, LEFT, NEED_TERMS, TAKEN
 from streammc.samplers.metropolis.options import metropolis
 from streammc.stores import from_arrays
-from streammc.subsampling.keyed import KeyedUnits
 
 N, B = 103, 3
 UNITS = 35

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streammc.control_variates.certify import compute
-from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.plan.gradient_noise import gradient_noise
 from streammc.errors import ConfigError
 from streammc.likelihood.blocks import TILE

@@ -17,17 +17,16 @@ from quick import quick, quick_pairs
 
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.blocks import allocate_rows, expanded
+from streammc.likelihood.drawn_units import AliasTable, UnitDesign
 from streammc.likelihood.target import Base
-from streammc.models.linear import LinearModel
+from streammc.models.base import LinearModel
 from streammc.numerics.jit import LINK_SIGNATURE, jit
-from streammc.numerics.sums import taylor
+from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers import sghmc, sgld
 from streammc.samplers.stochastic_gradient.kernel import Schedule, StochasticProblem
 from streammc.samplers.stochastic_gradient.loop import Dynamics
 from streammc.stores.memory import from_arrays
-from streammc.subsampling.alias import AliasTable
-from streammc.subsampling.units import UnitDesign
 
 ORDERS = {"2": 2, "1": 1, "0": 0, "none": -1}
 SGLD = Dynamics(0, 0.0, 0.0, 0)

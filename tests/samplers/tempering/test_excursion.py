@@ -14,8 +14,7 @@ import math
 import numpy as np
 import pytest
 
-from streammc.likelihood.contiguous_rows import allocate_held, copy_held
-from streammc.likelihood.density import _no_joint, _no_link
+from streammc.likelihood.contiguous_rows import _no_joint, _no_link, allocate_held, copy_held
 from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import normal

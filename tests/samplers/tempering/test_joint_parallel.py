@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from quick import quick
 
-from streammc.control_variates.unexpanded import without_pass
+from streammc.control_variates.certify import without_pass
 from streammc.models import logistic
 from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
 from streammc.priors import normal

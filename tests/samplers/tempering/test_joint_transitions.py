@@ -13,8 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from streammc.likelihood.contiguous_rows import allocate_held
-from streammc.likelihood.density import _no_joint
+from streammc.likelihood.contiguous_rows import _no_joint, allocate_held
 from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
 from streammc.priors import normal

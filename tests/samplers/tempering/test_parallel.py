@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import betainc
 
 from streammc.errors import OutOfMemoryError
-from streammc.likelihood.density import log_likelihood
+from streammc.likelihood.contiguous_rows import log_likelihood
 from streammc.priors import normal
 from streammc.samplers import pt, spt
 from streammc.samplers.common.proposals import allocate_trial

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ladders import ROWS, STATES, SUBSETS, Tabulated, by_hand
 
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.process_limits import single_threaded
 from streammc.samplers.tempering.ladder import EVALUATED, GRADIENT_STALE, LOG_LIK, STALE
 from streammc.samplers.tempering.loop import EXCHANGES, OFFSETS, resample
 

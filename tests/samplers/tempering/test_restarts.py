@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ladders import problem
 
-from streammc.control_variates.unexpanded import without_pass
+from streammc.control_variates.certify import without_pass
 from streammc.errors import ConfigError
 from streammc.models import binomial, gaussian_mixture
 from streammc.priors import flat, normal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.control_variates.unexpanded import without_pass
+from streammc.control_variates.certify import without_pass
 from streammc.models import gaussian_mixture, logistic
 from streammc.priors import normal
 from streammc.samplers import pt, stt, tt

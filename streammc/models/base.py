@@ -1,0 +1,522 @@
+"""Base classes of models: stated parameters, effects of factors, linear predictors.
+
+Models with factors whose effects have a sampled scale, as columns of the design.
+
+A factor of L levels has L + 1 columns: an indicator of each level, whose coefficient is the effect
+``u_l ~ Normal(0, tau)``, and a column of zeros, whose coefficient is ``log tau``. So theta is as
+long as the design is wide, and ``log tau`` enters no linear predictor.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from itertools import groupby
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, ModelError
+from streammc.html_repr import Shown, options_of
+from streammc.models.parameters import (
+    COEFFICIENT,
+    CORRELATION,
+    FACTOR,
+    POSITIVE,
+    REAL,
+    SIMPLEX,
+    SUPPORTS,
+    Block,
+    Parameter,
+    parameter_blocks,
+    predictor,
+)
+from streammc.numerics.prior import COLUMNS, CONSTANT, EFFECT, KIND, LOCATION
+from streammc.priors import as_prior, densities, normal
+from streammc.priors.by_name import NamedPriors
+from streammc.priors.densities import JointNormal
+from streammc.priors.families import FamilyPrior, refuse_flat
+from streammc.priors.per_coefficient import choose
+from streammc.priors.scaled import Level, coefficients, scale_prior
+from streammc.protocols import Coding, Index, Matrix, Prior, Rows, Vector
+
+_FLAGS: Final = {POSITIVE: densities.POSITIVE, CORRELATION: densities.CORRELATION}
+
+
+def unknown_level(rows: Rows) -> Level:
+    """Return the level of a linear predictor where the link is not known."""
+    return Level()
+
+
+class StatedModel(Shown, ABC):
+    """A model that states its parameters, in the order of theta: coefficients come first."""
+
+    prior: Prior
+    level: ClassVar[Any] = staticmethod(unknown_level)
+    """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
+    advice: ClassVar[str] = "ingest it alone, with --no-intercept"
+    """What to do about a store with another number of columns."""
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return parameters, prior and the options that are not the defaults, for a notebook."""
+        facts: dict[str, Any] = {
+            "parameters": [
+                f"{each.name}, one per column" if each.per_feature else each.name
+                for each in self.parameters
+            ],
+            "prior": repr(self.prior),
+        }
+        if is_dataclass(self):
+            options = options_of(self)
+            options.pop("prior", None)
+            facts |= options
+        return f"Model {getattr(self, 'name', type(self).__name__)}", facts
+
+    @property
+    @abstractmethod
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the named parameters."""
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number of columns that the model is for; ``None``: any."""
+        return None
+
+    @property
+    def n_linear(self) -> int:
+        """Return the number of linear predictors."""
+        return sum(parameter.n_linear for parameter in self.parameters)
+
+    @property
+    def n_scalar(self) -> int:
+        """Return the number of parameters that are no coefficients: all rows share them."""
+        q = self.n_features or 0
+        return sum(each.size(q) for each in self.parameters if not each.n_linear)
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Return the labels of the positive parameters that are not per feature."""
+        positive = (p for p in self.parameters if p.support == POSITIVE and not p.per_feature)
+        return tuple(label for each in positive for labels in each.labels(()) for label in labels)
+
+    def dim(self, n_features: int) -> int:
+        """Return the length of theta."""
+        q = n_features if self.n_features is None else self.n_features
+        return sum(parameter.size(q) for parameter in self.parameters)
+
+    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """Return one label per component of theta.
+
+        Raises
+        ------
+        ConfigError
+            If the model is for another number of columns.
+        """
+        n, found = self.n_features, len(feature_names)
+        if n is not None and found != n:
+            raise ConfigError(
+                f"expected {'one column' if n == 1 else f'{n} columns'}, found {found} "
+                f"({', '.join([*feature_names[:5], *(['...'] * (found > 5))])}): {self.advice}"
+            )
+        components = (each for p in self.parameters for each in p.labels(feature_names))
+        return tuple(label for labels in components for label in labels)
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return how the parameters go to the table's scale."""
+        return parameter_blocks(self.parameters, feature_names)
+
+    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the reported parameters (..., d) of theta."""
+        values = np.array(theta, dtype=np.float64)
+        for support, at in self._transformed(values.shape[-1]):
+            SUPPORTS[support].constrain(values[..., at])
+        return values
+
+    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return theta (..., d) of the reported parameters."""
+        theta = np.array(values, dtype=np.float64)
+        for support, at in self._transformed(theta.shape[-1]):
+            SUPPORTS[support].unconstrain(theta[..., at])
+        return theta
+
+    def prior_table(self, labels: Sequence[str]) -> Matrix:
+        """Return the table of the prior, a row per label."""
+        table = self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults(labels))
+        refuse_flat(labels, table, self._by_label(labels, lambda p: p.instead_of_flat))
+        return table
+
+    def positive_flags(self, labels: Sequence[str]) -> list[int]:
+        """Return whether each parameter is positive, 2 for a correlation.
+
+        Those with a prior by name come first.
+        """
+        stated = self._each(len(labels))
+        return [_FLAGS.get(each.support, 0) for each in stated if each.support != SIMPLEX]
+
+    def fixed_defaults(self, labels: Sequence[str]) -> dict[str, FamilyPrior]:
+        """Return the default priors that do not scale with the data, by label."""
+        return self._by_label(
+            labels, lambda p: p.default if isinstance(p.default, FamilyPrior) else None
+        )
+
+    def default_priors(
+        self,
+        labels: Sequence[str],
+        feature_names: Sequence[str],
+        rows: Rows,
+        coding: Coding | None,
+    ) -> list[JointNormal | dict[str, FamilyPrior]]:
+        """Return the default priors that scale with the data.
+
+        Those of the coefficients of a linear predictor are jointly normal, others by label.
+        ``rows`` stand for all rows, those with an invalid response left out; ``coding`` is what the
+        columns are.
+        """
+        level, q, at = self.level(rows), len(feature_names), 0
+        found: list[JointNormal | dict[str, FamilyPrior]] = []
+        for parameter in self.parameters:
+            own = labels[at : at + parameter.size(q)]
+            at += len(own)
+            if not own or isinstance(parameter.default, FamilyPrior):
+                continue
+            if parameter.default is not None:
+                each = parameter.default(rows, feature_names, level)
+                found.append(dict(zip(own, each * (len(own) // len(each)), strict=True)))
+            elif parameter.table_scale == COEFFICIENT:
+                for first in range(0, len(own), q):
+                    one = own[first : first + q]
+                    found.append(coefficients(one, rows, feature_names, level, coding))
+        return found
+
+    def _each(self, d: int) -> list[Parameter]:
+        """Return the parameter of each of the d components of theta."""
+        fixed = sum(each.size(0) for each in self.parameters)
+        wide = sum(each.n_components for each in self.parameters if each.per_feature)
+        q = (d - fixed) // wide if wide else 0
+        return [each for each in self.parameters for _ in range(each.size(q))]
+
+    def _by_label(self, labels: Sequence[str], value: Callable[[Parameter], Any]) -> dict[str, Any]:
+        """Return a property of the parameter of each label, where there is one."""
+        pairs = zip(labels, self._each(len(labels)), strict=False)
+        return {label: found for label, each in pairs if (found := value(each))}
+
+    def _transformed(self, d: int) -> Iterator[tuple[str, slice]]:
+        """Yield the supports with a transform and where in theta; neighbours that fit together."""
+        at = 0
+        for (support, _), group in groupby(self._each(d), lambda each: each.transformed_with):
+            size = sum(1 for _ in group)
+            if support != REAL:
+                yield support, slice(at, at + size)
+            at += size
+
+
+_INSTEAD: Final = "half_student_t(3, 2.5)"
+_LOG_ROOT: Final = -0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class FactorBlock:
+    """The columns of a factor in the design: its levels, and then a column of zeros."""
+
+    column: str
+    """Name of the factor, a column of the table."""
+    first: int
+    """Number of its first column in the design."""
+    levels: int
+
+    @property
+    def scale(self) -> int:
+        """Component of theta with the logarithm of the scale."""
+        return self.first + self.levels
+
+    @property
+    def label(self) -> str:
+        """Name of the scale, ``tau[origin]``."""
+        return f"tau[{self.column}]"
+
+    @property
+    def columns(self) -> slice:
+        """Columns of the design, that of zeros too."""
+        return slice(self.first, self.scale + 1)
+
+
+def factor_blocks(stated: Sequence[Mapping[str, Any]]) -> tuple[FactorBlock, ...]:
+    """Return the blocks of the attribute ``factors`` of a store, or of a model's description."""
+    return tuple(
+        FactorBlock(str(each["column"]), int(each["first"]), int(each["levels"])) for each in stated
+    )
+
+
+@dataclass(frozen=True)
+class FactorModel(StatedModel):
+    """A model that states its parameters, some of which may be the effects of factors."""
+
+    factors: tuple[FactorBlock, ...] = field(default=(), kw_only=True)
+    """Factors with a sampled scale; their names are those of the columns of the design."""
+
+    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """Return one label per component of theta: ``u[origin=ATL]``, ``tau[origin]``."""
+        labels = list(super().labels(feature_names))
+        for block in self.factors:
+            labels[block.columns] = feature_names[block.columns]
+        return tuple(labels)
+
+    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the reported parameters (..., d) of theta."""
+        values = super().constrain(theta)
+        at = [block.scale for block in self.factors]
+        values[..., at] = np.exp(values[..., at])
+        return values
+
+    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return theta (..., d) of the reported parameters."""
+        theta = super().unconstrain(values)
+        at = [block.scale for block in self.factors]
+        theta[..., at] = np.log(theta[..., at])
+        return theta
+
+    def positive_flags(self, labels: Sequence[str]) -> list[int]:
+        """Return whether each parameter is positive, 2 for a correlation."""
+        flags = super().positive_flags(labels)
+        for block in self.factors:
+            flags[block.scale] = densities.POSITIVE
+        return flags
+
+    def prior_table(self, labels: Sequence[str]) -> Matrix:
+        """Return the table of the prior, a row per label.
+
+        Raises
+        ------
+        ConfigError
+            If the prior of a scale is improper, or an effect is given a prior.
+        """
+        if not self.factors:
+            return super().prior_table(labels)
+        free = self.without_effects(labels)
+        names, flags = [labels[j] for j in free], self.positive_flags(labels)
+        own = self.prior.table(names, [flags[j] for j in free], self.fixed_defaults(labels))
+        joint = own.shape[1] > COLUMNS
+        table = np.zeros((len(labels), COLUMNS + joint * len(labels)))
+        table[free, :COLUMNS] = own[:, :COLUMNS]
+        if joint:
+            at = np.array(free)
+            table[np.ix_(at, COLUMNS + at)] = own[:, COLUMNS:]
+        for block in self.factors:
+            effects = slice(block.first, block.scale)
+            table[effects, KIND] = EFFECT
+            table[effects, LOCATION] = block.scale
+            table[effects, CONSTANT] = _LOG_ROOT
+        instead = self._by_label(labels, lambda each: each.instead_of_flat)
+        refuse_flat(labels, table, instead | {block.label: _INSTEAD for block in self.factors})
+        return table
+
+    def without_effects(self, labels: Sequence[str]) -> list[int]:
+        """Return the components of theta that are no effects.
+
+        Raises
+        ------
+        ConfigError
+            If a prior by name is one of an effect.
+        """
+        of_effects = {
+            labels[j]: block for block in self.factors for j in range(block.first, block.scale)
+        }
+        if isinstance(self.prior, NamedPriors):
+            named = choose("the prior", [name for name, _ in self.prior.priors], labels)
+            wrong = next((label for label in named if label in of_effects), None)
+            if wrong is not None:
+                block = of_effects[wrong]
+                raise ConfigError(
+                    f"expected priors of coefficients and of scales, found one of {wrong!r}, an "
+                    f"effect of {block.column!r}, which is Normal(0, {block.label}): give "
+                    f"{block.label!r} a prior"
+                )
+        return [j for j, label in enumerate(labels) if label not in of_effects]
+
+    def default_priors(
+        self,
+        labels: Sequence[str],
+        feature_names: Sequence[str],
+        rows: Rows,
+        coding: Coding | None,
+    ) -> list[JointNormal | dict[str, FamilyPrior]]:
+        """Return the default priors that scale with the data.
+
+        A scale has half-Student-t(3, 2.5 units of the linear predictor).
+        """
+        if not self.factors:
+            return super().default_priors(labels, feature_names, rows, coding)
+        own = np.ones(len(feature_names), np.bool_)
+        for block in self.factors:
+            own[block.columns] = False
+        names = [name for name, kept in zip(feature_names, own, strict=True) if kept]
+        plain = self._of_features(names)
+        kept_rows = Rows(np.ascontiguousarray(rows.X[:, own]), *rows[1:])
+        if coding is not None:
+            columns = tuple(each for each, kept in zip(coding.columns, own, strict=True) if kept)
+            coding = Coding(columns, coding.sizes, coding.mean[own], coding.scale[own])
+        found = plain.default_priors(plain.labels(names), names, kept_rows, coding)
+        prior = scale_prior(self.level(rows).unit)
+        return [*found, {block.label: prior for block in self.factors}]
+
+    def _of_features(self, names: Sequence[str]) -> Self:
+        """Return the model of these columns alone, without factors."""
+        given: Any = self
+        own = {"features": tuple(names)} if hasattr(self, "features") else {}
+        return replace(given, factors=(), **own)  # type: ignore[no-any-return]
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return how the parameters go to the table's scale; those of factors stay as they are."""
+        blocks = super().table_scale(feature_names)
+        if not self.factors:
+            return blocks
+        q, labels = len(feature_names), self.labels(feature_names)
+        own = tuple(labels[j] for block in self.factors for j in range(q)[block.columns])
+        renamed = (
+            each._replace(labels=labels[:q]) if each.rule == COEFFICIENT else each
+            for each in blocks
+        )
+        return (*renamed, Block(FACTOR, own))
+
+    def described_factors(self) -> dict[str, Any]:
+        """Return the factors as a part of the description; empty without any."""
+        found = [vars(block).copy() for block in self.factors]
+        return {"factors": found} if found else {}
+
+
+BETA: Final = predictor()
+
+
+def default_prior() -> Prior:
+    """Return Normal(0, 10) on every coefficient: the default where none scales with the data."""
+    return normal(scale=10.0)
+
+
+def scaled_prior() -> Prior:
+    """Return the default priors, which scale with the data."""
+    return as_prior(None)
+
+
+MOST_PREDICTORS: Final = 256
+"""A row's expansion is then 33,153 numbers, and the buffers of a chain 140 MB."""
+
+
+def refuse_many_predictors(p: int, what: str) -> None:
+    """Raise ConfigError where an expansion in ``p`` predictors is too wide."""
+    if p > MOST_PREDICTORS:
+        raise ConfigError(
+            f"expected at most {MOST_PREDICTORS} {what}, found {p}: every row has a Hessian of "
+            f"{p} x {p}; make the model smaller"
+        )
+
+
+@dataclass(frozen=True)
+class LinearModel(FactorModel):
+    """Linear predictors ``eta_i = offset_i + x_i . beta``, shared parameters, a link.
+
+    A family sets ``name`` and ``link_kernel``, states its parameters, and defines
+    :meth:`response_fault`, :meth:`simulate` and, where zeros are a bad start, :meth:`start`.
+    """
+
+    prior: Prior = field(default_factory=scaled_prior)
+
+    name: ClassVar[str]
+    link_kernel: ClassVar[Any]
+    sums_kernel: ClassVar[Any] = None
+    analytic: ClassVar[bool] = False
+    """Whether the log-likelihood of a row is an analytic function of its only predictor."""
+    separable: ClassVar[bool] = True
+    """Whether coefficients run away where the columns tell the response."""
+    log_concave: ClassVar[bool] = False
+    """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
+    location_scale: ClassVar[bool] = False
+    """Whether a response fitted without error leaves the first scale to its prior alone."""
+    relative_scale: ClassVar[bool] = False
+    """Whether the logarithm of a response fitted without error does so to a shape."""
+    heavy_tailed: ClassVar[bool] = False
+    """Whether rows far from their predictor count little: most rows may leave a scale at 0."""
+    multimodal: ClassVar[bool] = False
+    """Whether components or units may be exchanged, so that chains that agree prove little."""
+    derivative_bounds: ClassVar[tuple[float, ...]] = ()
+    """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
+    order 1, 2, ...; those that are known."""
+
+    def __post_init__(self) -> None:
+        """Turn a mapping into a prior by name; refuse what is not a prior."""
+        object.__setattr__(self, "prior", as_prior(self.prior))
+
+    @property
+    def link(self) -> Any:
+        """Return the compiled link."""
+        return type(self).link_kernel
+
+    @property
+    def sees_columns(self) -> bool:
+        """Return whether the link uses the columns of rows, and not their predictors alone."""
+        return self.n_linear == 0
+
+    @property
+    def exact_sums(self) -> Any:
+        """Return the compiled log-likelihood of the Taylor sums, where it is exact."""
+        return type(self).sums_kernel
+
+    @property
+    def joint(self) -> Any:
+        """Return ``None``: the likelihood is a product over rows."""
+        return None
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients of one linear predictor."""
+        return (BETA,)
+
+    @property
+    def constants(self) -> Vector:
+        """Return (c,) numbers that the link needs; none here."""
+        return np.zeros(0)
+
+    @abstractmethod
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return the offending positions and what was expected, or ``None``."""
+
+    @abstractmethod
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m)."""
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m).
+
+        Raises
+        ------
+        ModelError
+            If the family does not define one.
+        """
+        raise ModelError(
+            f"expected the model {self.name!r} to have a mean response, found none: it cannot "
+            "predict; use a model that has one"
+        )
+
+    def start(self, rows: Rows) -> Vector:
+        """Return zeros (q,): finite for every bounded link."""
+        return np.zeros(self.dim(rows.X.shape[1]))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name, the prior and factors with a sampled scale as JSON types."""
+        described = {"name": self.name, "prior": self.prior.describe()}
+        return described | self.described_factors()
+
+
+@dataclass(frozen=True)
+class ColumnsModel(LinearModel):
+    """A density of the columns of a row: there is no response and no linear predictor."""
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return ``None``: there is no response."""
+        return None
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Return zeros (m,): the observations are the columns, not the response."""
+        return np.zeros(eta.shape[1])

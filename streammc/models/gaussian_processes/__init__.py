@@ -1,1 +1,0 @@
-"""Gaussian processes, whose likelihood is no product over rows."""
