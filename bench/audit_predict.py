@@ -27,7 +27,7 @@ from streammc.prediction.predict import write_predictions
 from streammc.prediction.prediction_request import PredictionRequest
 from streammc.runs.audit import audit_seconds, log_weights, thin
 from streammc.runs.setup import CONTROL_VARIATES
-from streammc.stores.simulate.simulation import simulate
+from streammc.stores.simulation import simulate
 from streammc.trace.run_directory import RunDirectory
 
 

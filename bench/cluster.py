@@ -31,8 +31,8 @@ from page import machine, publish, short
 
 import streammc
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
-from streammc.stores.full_pass.reduction import run
-from streammc.stores.simulate.simulation import simulate
+from streammc.stores.reduction import run
+from streammc.stores.simulation import simulate
 
 DIM = 8
 DRAWS = 8

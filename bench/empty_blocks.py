@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streammc.protocols import RowBlock
 from streammc.stores.format.layout import Layout, Member, choose_chunk_rows, chunks_per_block
 from streammc.stores.format.manifest import Entry, Manifest
-from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
+from streammc.stores.rows.row_blocks import StoreBlock, store_blocks
 
 RESULT_NUMBERS = 20_000
 """Numbers of one result: sums, and the highest scores of a block."""

@@ -16,7 +16,7 @@ import pandas as pd
 from arviz_stats import ess
 
 import streammc
-from streammc.stores.full_pass.row_blocks import whole
+from streammc.stores.rows.row_blocks import whole
 
 ROWS, LEVELS = 100_000, 60
 

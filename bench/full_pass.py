@@ -33,7 +33,7 @@ from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSum
 from streammc.control_variates.subset import draw_subset
 from streammc.models import logistic
 from streammc.stores import open_store
-from streammc.stores.simulate.simulation import simulate
+from streammc.stores.simulation import simulate
 
 THREADS = 2
 PIECE = 1 << 20

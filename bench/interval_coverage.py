@@ -19,7 +19,7 @@ import numpy as np
 
 import streammc
 from streammc.samplers import hmc_ecs
-from streammc.stores.simulate.simulation import simulate
+from streammc.stores.simulation import simulate
 
 DIM = 8
 LEVELS = (0.5, 0.9)

@@ -42,9 +42,8 @@ from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.likelihood.blocks import allocate_rows
 from streammc.models import logistic
 from streammc.stores import open_store
-from streammc.stores.cloud.connection import connect
-from streammc.stores.rows.piece_cache import CachedRows
-from streammc.stores.rows.piece_reading import StorePieces
+from streammc.stores.cloud.requests import connect
+from streammc.stores.rows.piece_cache import CachedRows, StorePieces
 from streammc.stores.store import Store
 
 RESULTS = Path(__file__).resolve().parent / "results" / "object_store.json"

@@ -96,7 +96,7 @@ def sample_in_stages(result: str, words: list[str]) -> None:
     from numba.core.dispatcher import Dispatcher
 
     import streammc.samplers.common.preparation as planning
-    import streammc.stores.full_pass.reduction as reduction
+    import streammc.stores.reduction as reduction
     from streammc.cli import main
     from streammc.runs import job, report
     from streammc.samplers.common.chains import Chains

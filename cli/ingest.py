@@ -92,9 +92,9 @@ def ingest(
     With --append STORE exists and gets the rows as a new generation.
     """
     output: Output = ctx.obj
-    from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
-    from streammc.stores.ingest.wide_design import LARGE_BYTES, bytes_text
+    from streammc.stores.ingest.value_checks import LARGE_BYTES, bytes_text
+    from streammc.stores.store import info
     from streammc.trace.local_path import is_address
 
     if not sources:

@@ -29,8 +29,7 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
     files, and a digest of their names and stamps. With ``states`` also a digest of inodes and of
     times of the last change of status. An input that does not exist has only its path.
     """
-    from streammc.stores.sources.input_files import input_files, input_stamp
-    from streammc.stores.sources.input_record import STATE, input_state
+    from streammc.stores.sources.input_files import STATE, input_files, input_stamp, input_state
     from streammc.trace.local_path import is_address
 
     found = []
@@ -97,8 +96,7 @@ def _real(value: Any) -> Any:
 
 def input_contents(path: str, place: Callable[[InputFile], str] = _place) -> str | None:
     """Return a digest of names and checksums of the files of an input; ``None`` at an address."""
-    from streammc.stores.sources.input_files import input_files
-    from streammc.stores.sources.input_record import content_crc
+    from streammc.stores.sources.input_files import content_crc, input_files
     from streammc.trace.local_path import is_address
 
     if is_address(path):

@@ -96,7 +96,7 @@ def kind_of(path: str) -> str:
     """
     from streammc.errors import MissingError
     from streammc.stores.cloud.address import split_arrays
-    from streammc.stores.format.consistency import has_design
+    from streammc.stores.store import has_design
     from streammc.trace import kinds
     from streammc.trace.local_path import is_address
 
@@ -136,7 +136,7 @@ def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) 
 
 def describe_store(path: str) -> dict[str, Any]:
     """Return the description of a store, without reading its rows."""
-    from streammc.stores.format.verify import info as describe
+    from streammc.stores.store import info as describe
 
     return describe(path)
 
@@ -226,7 +226,7 @@ def fingerprint_of(cv: Any) -> str:
 
 
 def _verify_store(path: str, progress: Progress) -> dict[str, Any]:
-    from streammc.stores.format.verify import verify as check
+    from streammc.stores.store import verify as check
 
     return check(path, progress.of("verify"))
 

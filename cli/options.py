@@ -106,7 +106,7 @@ class Command(click.Command):
 
 def _close_clusters() -> None:
     """Close the connections to clusters, if the command had any."""
-    connection = sys.modules.get("streammc.stores.cluster.scheduler_connection")
+    connection = sys.modules.get("streammc.stores.dask_cluster")
     if connection is not None:
         connection.close_all()
 

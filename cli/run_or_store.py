@@ -7,7 +7,7 @@ def run_or_store(path: str) -> str:
     """Return ``path``, or the local folder of a run that is at an address."""
     from streammc.stores.cloud.address import CloudFolder, split_arrays, store_root
     from streammc.stores.cloud.requests import head
-    from streammc.stores.cloud.run_pointer import POINTER
+    from streammc.stores.cloud.staged_run import POINTER
     from streammc.trace.local_path import is_address
     from streammc.trace.places import run_folder
 

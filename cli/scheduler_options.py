@@ -58,11 +58,7 @@ def parse_scheduler(text: str | None) -> Any:
         return None if text == "threads" else text
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    from streammc.stores.cluster.scheduler_address import (
-        ClusterAddress,
-        names_cluster,
-        scheduler_url,
-    )
+    from streammc.stores.dask_cluster import ClusterAddress, names_cluster, scheduler_url
 
     if not names_cluster(text):
         raise click.BadParameter(
@@ -73,7 +69,7 @@ def parse_scheduler(text: str | None) -> Any:
     address = ClusterAddress(text, bool(click.get_current_context().meta.get(_INSECURE)))
     if not address.local_workers:
         scheduler_url(address)
-    from streammc.stores.cluster.scheduler_connection import keep_open
+    from streammc.stores.dask_cluster import keep_open
 
     keep_open()
     return address

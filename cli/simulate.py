@@ -55,8 +55,8 @@ def simulate(
     overwrite: bool,
 ) -> None:
     """Write simulated rows of KIND, such as logistic, to STORE, which also keeps the true theta."""
-    from streammc.stores.format.verify import info
-    from streammc.stores.simulate.simulation import simulate as write
+    from streammc.stores.simulation import simulate as write
+    from streammc.stores.store import info
 
     refuse_file_name(store, "the store to make")
     asked: dict[str, object] = {

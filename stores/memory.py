@@ -14,9 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
-from streammc.numerics.coded_matrix import CodedMatrix
+from streammc.numerics.coded_matrix import CODE_DTYPE, MOST_COLUMNS, CodedMatrix
 from streammc.protocols import Index, PassTask
+from streammc.stores.data_set import FormulaColumns, ShownArrays
+from streammc.stores.format.codes import described_codes, read_columns, with_codes
 from streammc.stores.format.layout import (
+    CODES,
     FORMAT,
     MAX_FEATURES,
     ROW_ID,
@@ -24,19 +27,89 @@ from streammc.stores.format.layout import (
     chunks_per_block,
     round_chunk_rows,
 )
-from streammc.stores.formula_columns import FormulaColumns
-from streammc.stores.full_pass.row_blocks import MemoryBlock
 from streammc.stores.number_checks import (
     check_finite,
     checked_numbers,
     checked_vectors,
     given_names,
+    unmasked,
 )
+from streammc.stores.rows.row_blocks import MemoryBlock
 from streammc.stores.rows.row_weights import weighted
-from streammc.stores.shown_store import ShownArrays
 
 if TYPE_CHECKING:
     from streammc.stores.rows.row_source import MemoryRows
+
+
+def with_factors(
+    matrix: NDArray[Any], names: Sequence[str], factors: Mapping[str, ArrayLike], groups: Any
+) -> tuple[Any, list[str], dict[str, Any]]:
+    """Return a design with factors as codes, the names of its columns, and its attributes.
+
+    Parameters
+    ----------
+    matrix
+        (n, q) dense columns, the first of the design.
+    names
+        Their names.
+    factors
+        (n,) whole numbers from 0 by name. Each becomes an indicator of every value but 0.
+    groups
+        Must be ``None``.
+
+    Raises
+    ------
+    ConfigError
+        If the factors are no mapping, or there are groups.
+    DataError
+        If values are no whole numbers from 0, or of another length, or all are 0.
+    """
+    if not isinstance(factors, Mapping) or not factors:
+        raise ConfigError(
+            f"expected factors by name, found {'none' if factors == {} else type(factors).__name__}"
+            ": give a dictionary of arrays, or leave them out"
+        )
+    if groups is not None:
+        raise ConfigError(
+            "expected factors or groups, found both: leave one out, or give the factors as columns "
+            "of X"
+        )
+    features, stated, codes = list(names), [], []
+    for name, given in factors.items():
+        values = _whole_numbers(str(name), given, len(matrix))
+        columns = int(values.max())
+        stated.append(described_codes(str(name), len(features), columns))
+        features += [f"{name}[T.{level}]" for level in range(1, columns + 1)]
+        codes.append(values.astype(CODE_DTYPE))
+    if len(set(features)) != len(features) or len(features) > MAX_FEATURES:
+        raise DataError(
+            f"expected at most {MAX_FEATURES:,} columns of different names with those of the "
+            f"factors, found {len(features):,}: rename the factors, or merge rare levels"
+        )
+    attributes = {
+        "features": features,
+        CODES: stated,
+        "standardization": None,
+        "dtype": matrix.dtype.name,
+    }
+    design = with_codes(matrix, np.stack(codes, axis=1), read_columns(attributes))
+    return design, features, {"features": features, CODES: stated}
+
+
+def _whole_numbers(name: str, given: ArrayLike, n_rows: int) -> NDArray[Any]:
+    """Return the values of a factor (n,), checked."""
+    values = unmasked(given, f"factor {name!r}")
+    wrong = f"shape {values.shape} of {values.dtype}"
+    if values.shape == (n_rows,) and values.dtype.kind in "iu":
+        low, high = int(values.min()), int(values.max())
+        if low >= 0 and 0 < high <= MOST_COLUMNS:
+            return values
+        wrong = f"values from {low} to {high}"
+    raise DataError(
+        f"expected {n_rows} integers from 0 to {MOST_COLUMNS}, not all 0, as factor {name!r}, "
+        f"found {wrong}: give the number of the level, 0 for the reference"
+    )
+
 
 T = TypeVar("T")
 
@@ -153,7 +226,7 @@ class MemoryStore(FormulaColumns, ShownArrays):
         progress: Callable[[int, int], None] | None = None,
     ) -> T:
         """Run ``task`` over every row once; see ``protocols.Dataset.reduce``."""
-        from streammc.stores.full_pass.reduction import run
+        from streammc.stores.reduction import run
 
         return run(task, self.blocks(), scheduler=scheduler, progress=progress)
 
@@ -264,8 +337,6 @@ def from_arrays(
     }
     design: NDArray[Any] | CodedMatrix = matrix
     if factors is not None:
-        from streammc.stores.rows.array_factors import with_factors
-
         design, names, coded = with_factors(matrix, names, factors, groups)
         attributes |= coded
     if trials is not None:
@@ -278,7 +349,7 @@ def from_arrays(
         attributes[ROW_ID] = ROW_ID
     table = None
     if groups is not None or tuple(terms) != ("1",) or not correlated:
-        from streammc.stores.rows.group_labels import arrange
+        from streammc.stores.ingest.grouping_columns import arrange
 
         given_rows = matrix, response_values, offsets, weights
         arranged, ids, table = arrange((groups, terms, correlated), names, given_rows, ids)

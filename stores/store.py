@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -16,36 +17,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.docstrings import documented
-from streammc.errors import BusyError, StoreError
+from streammc.errors import BusyError, StoreError, StreammcError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask
 from streammc.stores.cloud.address import Root, split_arrays, store_root
+from streammc.stores.data_set import FormulaColumns, ShownStore
 from streammc.stores.format.codes import read_columns
-from streammc.stores.format.consistency import check_keys, has_design, is_foreign
 from streammc.stores.format.generations import GENERATIONS, earlier_attributes, with_inputs
 from streammc.stores.format.layout import (
+    MANIFEST,
+    METADATA,
     ROW_GROUP,
     ROW_ID,
     Layout,
     chunks_per_block,
 )
-from streammc.stores.format.manifest import Manifest, check_object, read_manifest
-from streammc.stores.format.object_access import (
+from streammc.stores.format.manifest import (
+    Fault,
+    Manifest,
+    check_object,
+    find_faults,
+    read_manifest,
+    read_values,
+    shard_checks,
+)
+from streammc.stores.format.objects import (
+    exists,
+    list_files,
     object_stamps,
+    parse_json,
+    read_small,
     require_store,
 )
-from streammc.stores.format.schema import check_features, read_schema
-from streammc.stores.formula_columns import FormulaColumns
-from streammc.stores.full_pass.later_rows import later_blocks
-from streammc.stores.full_pass.row_blocks import Block, store_blocks
-from streammc.stores.rows.member_values import read_values
-from streammc.stores.shown_store import ShownStore
-from streammc.trace.kinds import STORE, ZARR_GROUPS, refuse_other_kind
+from streammc.stores.format.schema import ATTRIBUTE, check_features, read_schema
+from streammc.stores.rows.row_blocks import Block, later_blocks, store_blocks
+from streammc.trace.kinds import STORE, ZARR_GROUPS, found_at, refuse_other_kind
 
 if TYPE_CHECKING:
-    from streammc.stores.foreign.foreign_table import ForeignTable
+    from streammc.stores.foreign_table import ForeignTable
     from streammc.stores.rows.piece_cache import CachedRows
     from streammc.stores.rows.row_source import MappedRows
+
+
+def is_foreign(root: Root) -> bool:
+    """Return whether there is a zarr group of another program."""
+    if isinstance(root, Path):
+        found = found_at(root)
+        return found is not None and found.kind in ZARR_GROUPS
+    if exists(root, MANIFEST):
+        return False
+    if not exists(root, METADATA):
+        return exists(root, ".zgroup") or exists(root, ".zmetadata")
+    group = parse_json(
+        read_small(root, METADATA), f"{METADATA!r} of store {str(root)!r}", constants=True
+    )
+    own = group.get("attributes")
+    return not (isinstance(own, dict) and ATTRIBUTE in own)
+
+
+def has_design(root: Root) -> bool:
+    """Return whether there is an array called X."""
+    return exists(root, "X/zarr.json") or exists(root, "X/.zarray")
+
+
+def check_keys(root: Root, layout: Layout, manifest: Manifest) -> None:
+    """Refuse a store whose shapes, manifest and files disagree."""
+    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
+    sizes.update(layout.chunk_sizes())
+    entries = manifest.entries
+    for key in sorted({*sizes} ^ {*entries}):
+        where = "in the manifest" if key in sizes else "in the shapes"
+        raise StoreError(
+            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
+            "copy or make the store again"
+        )
+    found = list_files(root)
+    if not isinstance(root, Path) and not root.listable:
+        return
+    for key, entry in entries.items():
+        what = f"{key!r} in store {str(root)!r}"
+        if key not in found:
+            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
+        if not stat.S_ISREG(found[key].st_mode):
+            raise StoreError(f"expected {what} to be a regular file: copy the store again")
+        for expected in (entry.size, sizes[key]):
+            if expected not in (None, found[key].st_size):
+                raise StoreError(
+                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
+                    "copy or make the store again"
+                )
+
 
 T = TypeVar("T")
 
@@ -110,7 +171,7 @@ class Store(FormulaColumns, ShownStore):
             return self._rows
 
     def _open_rows(self) -> MappedRows | CachedRows:
-        from streammc.stores.rows.open_rows import open_rows
+        from streammc.stores.rows.row_source import open_rows
 
         if self.foreign is not None:
             return self.foreign.rows()
@@ -186,7 +247,7 @@ class Store(FormulaColumns, ShownStore):
         BusyError
             If the store was replaced, or rows were appended, after it was opened.
         """
-        from streammc.stores.full_pass.reduction import run
+        from streammc.stores.reduction import run
 
         try:
             return run(task, self.blocks(), scheduler=scheduler, progress=progress)
@@ -219,8 +280,8 @@ class Store(FormulaColumns, ShownStore):
         return later
 
     def worker_tasks(self, scheduler: Any, folder: Path) -> AbstractContextManager[Any]:
-        """Return the workers of a cluster for tasks on this store; see ``cluster.tasks``."""
-        from streammc.stores.cluster.tasks import worker_tasks
+        """Return the workers of a cluster for tasks on this store; see ``stores.dask_cluster``."""
+        from streammc.stores.dask_cluster import worker_tasks
 
         return worker_tasks(self, scheduler, folder)
 
@@ -317,7 +378,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         refuse_other_kind(root, STORE, *(ZARR_GROUPS if has_design(root) else ()))
     require_store(root)
     if arrays or is_foreign(root):
-        from streammc.stores.foreign.foreign_table import open_foreign
+        from streammc.stores.foreign_table import open_foreign
 
         table = open_foreign(root, arrays)
         return Store(root, table.attributes, table.layout, table.manifest, table)
@@ -328,3 +389,96 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         check_object(root, key, manifest.entries[key])
     check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
+
+
+def verify(
+    path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """Read every object of a store and compare it with the manifest.
+
+    Parameters
+    ----------
+    path
+        The store.
+    progress
+        Called with (bytes checked, bytes in all).
+
+    Returns
+    -------
+    dict
+        ``path``, ``ok``, ``objects``, ``bytes``, ``fingerprint`` and ``faults``, a list
+        of ``{key, kind, detail}`` with kind ``missing``, ``changed``, ``extra``,
+        ``unreadable`` or ``inconsistent``.
+
+    Raises
+    ------
+    MissingError, StoreError, AccessError
+        If ``path`` does not exist, is not a directory, has no manifest, or may not be read.
+    """
+    place, arrays = split_arrays(path)
+    root = store_root(place)
+    if arrays:
+        raise StoreError(
+            f"expected a store of streammc at {str(path)!r}, found arrays of another program, "
+            "which have no checksums: ingest them"
+        )
+    if isinstance(root, Path):
+        refuse_other_kind(root, STORE)
+    require_store(root)
+    report: dict[str, Any] = {"path": str(root), "ok": False, "objects": 0, "bytes": 0}
+    report["fingerprint"] = None
+    try:
+        manifest = read_manifest(root)
+    except StoreError as error:
+        if not exists(root, MANIFEST):
+            raise
+        report["faults"] = [Fault(MANIFEST, "changed", str(error))._asdict()]
+        return report
+    listed = isinstance(root, Path) or root.listable
+    present = list_files(root) if listed else manifest.entries
+    checks = {}
+    with suppress(StreammcError):  # what is wrong is a fault of an object
+        checks = shard_checks(open_store(str(root)).layout, str(root))
+    faults = find_faults(root, manifest, present, progress, checks)
+    if not faults:
+        try:
+            _ = open_store(str(root)).groups
+        except StoreError as error:
+            faults.append(Fault(METADATA, "inconsistent", str(error)))
+    return report | {
+        "ok": not faults,
+        "objects": len(manifest.entries),
+        "bytes": manifest.total_bytes,
+        "fingerprint": manifest.fingerprint,
+        "faults": [fault._asdict() for fault in faults],
+    }
+
+
+def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return attributes, arrays, chunks and fingerprint of a store, without reading its rows.
+
+    Raises
+    ------
+    MissingError, StoreError, AccessError
+        As :func:`streammc.stores.open_store`.
+    """
+    store = open_store(path)
+    layout = store.layout
+    return {
+        "path": store.address,
+        **store.attributes,
+        **store.recorded_generations(),
+        "references": store.references(),
+        "n_features": store.n_features,
+        "arrays": {
+            member.name: {"dtype": member.dtype, "shape": list(member.shape(own.n_rows))}
+            for member, own in layout.all_members
+        },
+        "chunk_rows": layout.chunk_rows,
+        "n_chunks": layout.n_chunks,
+        "row_bytes": layout.row_bytes,
+        **({} if layout.shards is None else {"shards": asdict(layout.shards)}),
+        "objects": len(store.manifest.entries),
+        "bytes": store.manifest.total_bytes,
+        "fingerprint": store.fingerprint,
+    }

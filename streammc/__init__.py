@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streammc.stores.ingest.from_xarray import from_xarray
     from streammc.stores.ingest.ingestion import from_table, ingest
     from streammc.stores.memory import from_arrays
-    from streammc.stores.simulate.simulation import simulate
+    from streammc.stores.simulation import simulate
     from streammc.stores.store import open_store
     from streammc.trace import facts, open_run
 
@@ -53,7 +53,7 @@ _LAZY: Final[dict[str, str]] = {
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
     "score": "streammc.checks.scored_run:score",
-    "simulate": "streammc.stores.simulate.simulation:simulate",
+    "simulate": "streammc.stores.simulation:simulate",
 }
 
 __all__ = [

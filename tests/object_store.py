@@ -36,7 +36,7 @@ def variables(endpoint: str) -> dict[str, str]:
 
 def forget_connections() -> None:
     """Drop the connections of this process, which belong to an endpoint."""
-    from streammc.stores.cloud.connection import connect
+    from streammc.stores.cloud.requests import connect
 
     connect.cache_clear()
 

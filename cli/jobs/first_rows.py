@@ -58,7 +58,7 @@ class FirstRows:
 
     def notes(self) -> list[str]:
         """Return why these rows cannot be ingested, and whether the store is far larger."""
-        from streammc.stores.ingest.wide_design import LARGE_BYTES, TIMES_SOURCE, bytes_text
+        from streammc.stores.ingest.value_checks import LARGE_BYTES, TIMES_SOURCE, bytes_text
 
         found = [] if self.fault is None else [self.fault]
         size, source = self.n_rows * self.row_bytes, self.source_bytes

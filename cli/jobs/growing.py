@@ -1,6 +1,6 @@
 """A job whose table grows: files that its store does not have, and the generation they make.
 
-Nothing is written here. Files are known as ``ingest.appended_files`` says: those of the store are
+Nothing is written here. Files are known as ``ingest.append`` says: those of the store are
 in its manifest; of one that is not there yet they are ``source.files``.
 """
 
@@ -101,7 +101,7 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
     number, doubtful, kept = 0, set(), []
     inputs: dict[str, Any] = {real_place(each): () for each in first}
     if os.path.lexists(place):
-        from streammc.stores.ingest.appended_files import recorded_generations
+        from streammc.stores.ingest.append import recorded_generations
         from streammc.stores.store import open_store
 
         kept = recorded_generations(open_store(place))
@@ -116,8 +116,8 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
     new = [file for file in append if _is_new(file.path, inputs, place)]
     paths = [file.path for file in new]
     if new and kept:
-        from streammc.stores.ingest.appended_files import refuse_equal
-        from streammc.stores.sources.input_record import input_records
+        from streammc.stores.ingest.append import refuse_equal
+        from streammc.stores.sources.input_files import input_records
 
         refuse_equal(kept, input_records(new) or [], paths, place, advice=_ADVICE)
     for path in paths:
@@ -131,8 +131,7 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
 
 def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
     """Return whether the store at ``place`` lacks a file; refuse one that has changed."""
-    from streammc.stores.sources.input_files import input_stamp
-    from streammc.stores.sources.input_record import same_input
+    from streammc.stores.sources.input_files import input_stamp, same_input
     from streammc.trace.file_stamp import FileStamp, stamp_difference
 
     known = inputs.get(real_place(path))

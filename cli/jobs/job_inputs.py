@@ -49,8 +49,7 @@ def files_of(paths: Sequence[str]) -> list[InputFile]:
     StreammcError
         If a folder, or the service of an address, cannot be read.
     """
-    from streammc.stores.sources.distinct_files import distinct_files
-    from streammc.stores.sources.tables import named_files
+    from streammc.stores.sources.tables import distinct_files, named_files
 
     found: list[InputFile] = []
     for path in paths:

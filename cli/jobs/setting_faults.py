@@ -138,8 +138,7 @@ def _shown(names: Sequence[str]) -> str:
 
 def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
     """Yield path of the key and name of every column that [ingest] names."""
-    from streammc.stores.formula.nodes import columns_of
-    from streammc.stores.formula.terms import read_terms
+    from streammc.stores.formula.parser import columns_of, read_terms
 
     if asked.formula is not None:
         terms = read_terms(asked.formula)
@@ -155,7 +154,7 @@ def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
 
 def _to_predict(job: JobFile) -> list[tuple[str, str]]:
     """Return ``predict.files`` and the name of every column that tables to predict need."""
-    from streammc.stores.formula.terms import read_terms
+    from streammc.stores.formula.parser import read_terms
 
     asked = job.ingest
     if asked is None:

@@ -78,7 +78,7 @@ def refuse_others(ctx: click.Context, output: Output, stages: Sequence[Stage]) -
 
 def _ingested(ctx: click.Context, output: Output, stage: Stage) -> str:
     from streammc.cli.ingest import ingest_receipt
-    from streammc.stores.format.verify import info
+    from streammc.stores.store import info
 
     options = ingest_options(ctx, output, stage)
     like = options["like"]

@@ -6,12 +6,16 @@ whole documents. What remains is the address, the kind of the failure and the st
 
 from __future__ import annotations
 
+import io
+import os
 import random
+import re
 import stat
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from datetime import timedelta
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
@@ -20,13 +24,191 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import (
+    AccessError,
+    ConfigError,
+    DataError,
     IdentityError,
+    MissingError,
     StoreError,
     StreammcError,
+    UnavailableError,
 )
 from streammc.stores.cloud.address import CloudFolder
-from streammc.stores.cloud.connection import connect
-from streammc.stores.cloud.failures import budget, judge
+from streammc.trace.file_stamp import FileStamp
+
+BUDGET: Final = "STREAMMC_CLOUD_SECONDS"
+_BUDGET_SECONDS: Final = 60.0
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_NO_CREDENTIALS: Final = re.compile(r"169\.254\.|metadata\.google\.internal")
+
+
+def judge(error: Exception, what: str, tries: int) -> tuple[StreammcError, bool]:
+    """Return the error to raise, and whether the failure may pass."""
+    kind, text = type(error).__name__, str(error)
+    match = _STATUS.search(text)
+    status = int(match.group(1)) if match else None
+    shown = f"status {status}" if status else kind
+    if isinstance(error, FileNotFoundError) or status == 404:
+        if "NoSuchBucket" in text or "ContainerNotFound" in text:
+            place = "expected the bucket of " + what
+            return MissingError(f"{place}, found none: check the address"), False
+        return StoreError(f"expected {what}, found nothing: copy or make the store again"), False
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
+        return AccessError(
+            f"expected to read or write {what}, found that it is forbidden ({shown}): check the "
+            "credentials in the environment, and the rights of their owner"
+        ), False
+    if kind == "AlreadyExistsError":
+        return IdentityError(
+            f"expected nothing at {what}, but it exists: choose another address"
+        ), False
+    if kind == "PreconditionError" or status in (409, 412):
+        return StoreError(
+            f"expected {what} as it was when the store was opened, found another: open it again"
+        ), False
+    if _NO_CREDENTIALS.search(text):
+        return AccessError(
+            f"expected credentials for {what}, found none in the environment or a profile: set "
+            "them (for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+        ), False
+    if status == 501 or (status is not None and status < 500 and status not in (408, 425, 429)):
+        return UnavailableError(
+            f"cannot reach {what}: {shown}; check address, region and endpoint"
+        ), False
+    if kind in ("UnknownConfigurationKeyError", "NotSupportedError", "InvalidPathError"):
+        return UnavailableError(f"cannot reach {what}: {shown}; check the address"), False
+    return UnavailableError(
+        f"cannot reach {what}: {shown} in each of {tries} tries over {budget():g} s; try again "
+        f"later, or set {BUDGET}"
+    ), True
+
+
+def budget() -> float:
+    """Return the seconds within which a request is repeated.
+
+    Raises
+    ------
+    ConfigError
+        If the variable is not a positive number.
+    """
+    text = os.environ.get(BUDGET, "")
+    if not text:
+        return _BUDGET_SECONDS
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0.0 < found < 1e6:
+        raise ConfigError(f"expected a positive number of seconds in {BUDGET}: correct or unset it")
+    return found
+
+
+_STALL_SECONDS: Final = 10
+_REQUEST_SECONDS: Final = 60
+_LOOPBACK: Final = re.compile(r"^http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/|$)")
+_AWS_ELSEWHERE: Final = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_SKIP_SIGNATURE",
+)
+"""Variables that obstore reads by itself: without them, a profile is looked for."""
+_ENDPOINTS: Final = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Variables with the address of a service, if it is not that of the provider."""
+
+
+@lru_cache(maxsize=16)
+def connect(scheme: str, bucket: str) -> Any:
+    """Return the ``obstore`` store of a bucket, container or host; nothing is sent yet.
+
+    Raises
+    ------
+    ConfigError
+        If obstore is not installed, or a variable of the environment cannot be used.
+    AccessError
+        If a profile is asked for and has no credentials.
+    """
+    try:
+        from obstore import store
+    except ImportError:
+        raise ConfigError(
+            f"an address {scheme}://... needs the package obstore: pip install 'streammc[cloud]'"
+        ) from None
+    options: dict[str, Any] = {
+        "client_options": {
+            "timeout": timedelta(seconds=_REQUEST_SECONDS),
+            "read_timeout": timedelta(seconds=_STALL_SECONDS),
+            "connect_timeout": timedelta(seconds=_STALL_SECONDS),
+        },
+        # cloud.requests repeats requests, within one budget, also where a body breaks off.
+        "retry_config": {"max_retries": 0},
+    }
+    set_endpoints = (os.environ.get(name) for name in _ENDPOINTS.get(scheme, ()))
+    endpoint = next(filter(None, set_endpoints), "")
+    if scheme == "http" or _LOOPBACK.match(endpoint):
+        options["client_options"]["allow_http"] = True
+    try:
+        if scheme == "s3":
+            if endpoint:
+                options["endpoint"] = endpoint
+            profile = None
+            if not any(os.environ.get(name) for name in _AWS_ELSEWHERE):
+                profile = _profile()
+            if profile is not None:
+                options["credential_provider"] = profile
+                region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+                region = region or profile.config.get("region")
+                if region:
+                    options["region"] = region
+            return store.S3Store(bucket, **options)
+        if scheme == "gs":
+            return store.GCSStore(bucket, **options)
+        if scheme == "az":
+            return store.AzureStore(bucket, **options)
+        return store.HTTPStore.from_url(f"{scheme}://{bucket}/", **options)
+    except (AccessError, ConfigError):
+        raise
+    except Exception as error:  # its text can repeat values of the environment
+        raise ConfigError(
+            f"cannot use the environment for {scheme}://{bucket} ({type(error).__name__}): check "
+            "the variables of this service"
+        ) from None
+
+
+def _profile() -> Any:
+    """Return credentials of the AWS profile, or ``None`` if no profile is set up."""
+    chosen = os.environ.get("AWS_PROFILE")
+    files = (
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+        os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"),
+    )
+    if chosen is None and not any(os.path.exists(os.path.expanduser(file)) for file in files):
+        return None
+    try:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        if chosen is None:
+            return None
+        raise ConfigError(
+            "the AWS profile of AWS_PROFILE needs the package boto3: pip install boto3, or set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ) from None
+    try:
+        return Boto3CredentialProvider(boto3.Session())
+    except Exception as error:
+        if chosen is None:
+            return None
+        raise AccessError(
+            f"expected credentials in the AWS profile of AWS_PROFILE, found none that can be used "
+            f"({type(error).__name__}): check the profile"
+        ) from None
+
 
 T = TypeVar("T")
 
@@ -282,3 +464,104 @@ def status_of(found: Any) -> ObjectStatus:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_REQUESTS, thread_name_prefix="streammc-request")
+
+
+class InputObject(io.RawIOBase):
+    """The bytes of an object, read by ranges; every read is of the content that was opened.
+
+    Parameters
+    ----------
+    place
+        Address of the object.
+
+    Raises
+    ------
+    MissingError
+        If there is none.
+    DataError
+        In a read, if the object has changed or is gone since it was opened.
+    AccessError, UnavailableError
+        If it is forbidden, or the budget of seconds is used up.
+    """
+
+    def __init__(self, place: CloudFolder) -> None:
+        super().__init__()
+        self._place = place
+        found = _head(place)
+        if found is None:
+            raise MissingError(
+                f"expected a file at {str(place)!r}, found nothing: check the address"
+            )
+        self._size = int(found["size"])
+        self._tag = found.get("e_tag")
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return that it can be read from any byte on."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position, and return it."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, into: Any) -> int:
+        """Fill a buffer from the position on, by one request; return the number of bytes."""
+        import obstore
+
+        length = min(len(into), self._size - self._at)
+        if length <= 0:
+            return 0
+        place = self._place
+        options: Any = {"range": (self._at, self._at + length)}
+        if self._tag is not None:
+            options["if_match"] = self._tag
+
+        def get() -> Any:
+            content = obstore.get(
+                connect(place.scheme, place.bucket), place.prefix, options=options
+            )
+            found = content.bytes()
+            if len(found) != length:
+                raise ConnectionError("a truncated body")
+            return found
+
+        try:
+            into[:length] = memoryview(attempt(f"the file {str(place)!r}", get))
+        except StoreError as error:
+            raise DataError(
+                f"expected {str(place)!r} to stay as it is while it is read, found it changed or "
+                "gone: wait until no program writes it, and read it again"
+            ) from error
+        self._at += length
+        return length
+
+
+def object_stamp(place: CloudFolder) -> FileStamp | None:
+    """Return size, time and digest of the tag of an object; ``None`` if there is none."""
+    found = _head(place)
+    if found is None:
+        return None
+    status = status_of(found)
+    return FileStamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _head(place: CloudFolder) -> Any:
+    import obstore
+
+    def head() -> Any:
+        return obstore.head(connect(place.scheme, place.bucket), place.prefix)
+
+    try:
+        return attempt(f"the file {str(place)!r}", head)
+    except StoreError:
+        return None

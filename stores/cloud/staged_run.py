@@ -7,28 +7,413 @@ and a killed or defeated writer leaves objects that no pointer names; the next w
 
 from __future__ import annotations
 
+import hashlib
+import io
+import tarfile
 import threading
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from streammc.errors import ConfigError, OutputError, StoreError, StreammcError
+import numpy as np
+
+from streammc.errors import (
+    BusyError,
+    ConfigError,
+    OutputError,
+    StoreError,
+    StreammcError,
+    UnavailableError,
+)
 from streammc.stores.cloud import requests
 from streammc.stores.cloud.address import CloudFolder, store_root
-from streammc.stores.cloud.copy_thread import CopyThread
-from streammc.stores.cloud.run_packs import digest, fetch, packed
-from streammc.stores.cloud.run_pointer import (
-    OBJECTS,
-    POINTER,
-    Packed,
-    Pointer,
-    Version,
-    put_pointer,
-    read_pointer,
-    require_conditional_puts,
-)
+from streammc.stores.cloud.requests import attempt, connect
+from streammc.trace.durable import reporting
 from streammc.trace.places import Place
 from streammc.trace.run_files import Changes, Stamps, stamps
+from streammc.trace.sealed import DOCUMENT_LIMIT, seal, unseal
 from streammc.trace.temporary import temporary_folder
+
+POINTER: Final = "run.json"
+"""Key of the pointer in the folder of a run."""
+OBJECTS: Final = "objects"
+"""Folder of the objects that pointers name."""
+_KIND, _FORMAT = "run at an address", 1
+_NO_TAG: Final = '"00000000000000000000000000000000"'
+
+
+class Packed(NamedTuple):
+    """An object of a run, which is a tar archive of files."""
+
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """What the run at an address consists of, as of one commit."""
+
+    writer: str
+    """Id of the process that put it."""
+    number: int
+    """Number of pointers that this process had put before."""
+    generation: int
+    """Committed intervals of the run."""
+    state: tuple[Packed, ...]
+    """Root document and checkpoints of this commit alone."""
+    others: tuple[Packed, ...]
+    """All other files; of a name that comes twice, the later one counts."""
+
+    def keys(self) -> set[str]:
+        """Return the keys of all objects."""
+        return {each.key for each in (*self.state, *self.others)}
+
+    def encode(self) -> bytes:
+        """Return the document, with its checksum."""
+        return seal({}, {"kind": _KIND, "format": _FORMAT, **asdict(self)})
+
+
+class Version(NamedTuple):
+    """What the service calls the content of an object."""
+
+    tag: str | None
+    version: str | None
+
+    def condition(self) -> dict[str, str]:
+        """Return the condition of a put that replaces this content alone."""
+        found = {"e_tag": self.tag, "version": self.version}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def is_that_of(self, other: Version) -> bool:
+        """Return whether two answers speak of one content; some have only one of both parts."""
+        if self.tag is not None and other.tag is not None:
+            return self.tag == other.tag
+        return self.version is not None and self.version == other.version
+
+
+def decode(data: bytes, folder: CloudFolder) -> Pointer:
+    """Return the pointer in a document.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged, of another program or of another format.
+    """
+    where = f"{POINTER!r} in {str(folder)!r}"
+    _, own = unseal(data, Path(str(folder / POINTER)))
+    if own.get("kind") != _KIND or own.get("format") != _FORMAT:
+        raise StoreError(
+            f"expected a run of format {_FORMAT} in {where}, found kind {own.get('kind')!r}, "
+            f"format {own.get('format')!r}: choose another address, or update streammc"
+        )
+    try:
+        state, others = (
+            tuple(Packed(str(key), int(size), str(digest)) for key, size, digest in own[name])
+            for name in ("state", "others")
+        )
+        numbers = int(own["number"]), int(own["generation"])
+        return Pointer(str(own["writer"]), *numbers, state, others)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"expected a pointer written by streammc in {where}, found {error!r:.100}: restore it "
+            "from a copy"
+        ) from None
+
+
+def read_pointer(folder: CloudFolder) -> tuple[Pointer, Version] | None:
+    """Return the pointer of the run in a folder and its version; ``None`` if there is none.
+
+    Raises
+    ------
+    MissingError
+        If there is no bucket.
+    StoreError
+        If it is damaged.
+    AccessError, UnavailableError
+        If it is forbidden, or the budget of seconds is used up.
+    """
+    found = _read(folder)
+    return None if found is None else (decode(found[0], folder), found[1])
+
+
+def put_pointer(folder: CloudFolder, pointer: Pointer, before: Version | None) -> Version:
+    """Put a pointer in place of the one of version ``before``; return its own version.
+
+    Raises
+    ------
+    BusyError
+        If another writer has put one since.
+    AccessError, UnavailableError
+        If it is forbidden, or the budget of seconds is used up; it may have been put.
+    """
+    import obstore
+
+    data = pointer.encode()
+    mode: Any = "create" if before is None else before.condition()
+
+    def put() -> Version:
+        try:
+            done = obstore.put(
+                connect(folder.scheme, folder.bucket), folder.key(POINTER), data, mode=mode
+            )
+            return Version(done.get("e_tag"), done.get("version"))
+        except (
+            obstore.exceptions.AlreadyExistsError,
+            obstore.exceptions.PreconditionError,
+        ):
+            # The answer to an earlier try may have been lost: then the pointer is ours.
+            found = _read(folder)
+        if found is not None and found[0] == data:
+            return found[1]
+        if found is None or before is None:
+            unchanged = found is None and before is None
+        else:
+            unchanged = found[1].is_that_of(before)
+        if unchanged:
+            raise ConnectionError("refused while another request was under way")
+        raise BusyError(
+            f"expected no other writer of the run at {str(folder)!r}, found another commit: stop "
+            "the other process, then run the same command again to go on"
+        )
+
+    return attempt(f"{POINTER!r} in {str(folder)!r}", put)
+
+
+def require_conditional_puts(folder: CloudFolder, probe: str) -> None:
+    """Put an object twice under conditions that the second put cannot meet.
+
+    Parameters
+    ----------
+    folder
+        The address.
+    probe
+        Key of an object that does not exist; it may exist afterwards.
+
+    Raises
+    ------
+    UnavailableError
+        If the service puts it all the same, or the budget of seconds is used up.
+    AccessError
+        If it is forbidden.
+    """
+    import obstore
+
+    what = f"{probe!r} in {str(folder)!r}"
+    store, key = connect(folder.scheme, folder.bucket), folder.key(probe)
+    conditions: tuple[Any, ...] = ("create", {"e_tag": _NO_TAG, "version": "1"})
+    attempt(what, lambda: obstore.put(store, key, b"probe"))
+    for mode in conditions:
+
+        def put(mode: Any = mode) -> bool:
+            try:
+                obstore.put(store, key, b"probe again", mode=mode)
+            except (
+                obstore.exceptions.AlreadyExistsError,
+                obstore.exceptions.PreconditionError,
+            ):
+                return False
+            return True
+
+        if attempt(what, put):
+            raise UnavailableError(
+                f"expected a service with conditional puts (If-Match, If-None-Match) at "
+                f"{str(folder)!r}, found one that ignores the condition, so that two writers would "
+                "not be noticed: use another service, or a local path"
+            )
+
+
+def _read(folder: CloudFolder) -> tuple[bytes, Version] | None:
+    import obstore
+
+    def get() -> tuple[bytes, Version] | None:
+        try:
+            found = obstore.get(connect(folder.scheme, folder.bucket), folder.key(POINTER))
+            size = int(found.meta["size"])
+            if size > DOCUMENT_LIMIT:
+                raise StoreError(
+                    f"expected at most {DOCUMENT_LIMIT} bytes in {POINTER!r} in {str(folder)!r}, "
+                    f"found {size}: choose another address"
+                )
+            content = bytes(found.bytes())
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+                raise
+            return None
+        if len(content) != size:
+            raise ConnectionError("a truncated body")
+        return content, Version(found.meta.get("e_tag"), found.meta.get("version"))
+
+    return attempt(f"{POINTER!r} in {str(folder)!r}", get)
+
+
+_LARGEST: Final = 32 * 2**20
+"""Bytes of files from which on an archive gets no more of them."""
+_THREADS: Final = 8
+
+
+def packed(files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Yield archives that hold ``files``, by name, between them; nothing without files."""
+    part: dict[str, bytes] = {}
+    size = 0
+    for name, content in files.items():
+        part[name] = content
+        size += len(content)
+        if size >= _LARGEST:
+            yield _archive(part)
+            part, size = {}, 0
+    if part:
+        yield _archive(part)
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    into = io.BytesIO()
+    with tarfile.open(fileobj=into, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return into.getvalue()
+
+
+def digest(content: bytes | memoryview) -> str:
+    """Return the SHA-256 of an archive, as the pointer has it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def fetch(folder: CloudFolder, objects: Sequence[Packed], into: Path) -> None:
+    """Fetch archives, in this order, and write their files below the folder ``into``.
+
+    Raises
+    ------
+    StoreError
+        If an object is missing or is not the one that the pointer names.
+    AccessError, UnavailableError
+        If the object store refuses, or the budget of seconds is used up.
+    StorageIOError
+        If the local disk refuses.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(objects), _THREADS):
+            part = objects[start : start + _THREADS]
+            for content in pool.map(lambda each: _fetched(folder, each), part):
+                _unpack(content, into)
+
+
+def _fetched(folder: CloudFolder, expected: Packed) -> memoryview:
+    """Return the content of an object that has the size and the digest of the pointer."""
+    found = np.empty(expected.size, np.uint8)
+    try:
+        requests.read_into(folder, expected.key, found)
+        fault = None if digest(found.data) == expected.sha256 else "another content"
+    except StoreError:
+        fault = "none or a shorter one"
+    if fault is not None:
+        raise StoreError(
+            f"expected the object {expected.key!r} of the run at {str(folder)!r} as its pointer "
+            f"names it, found {fault}: restore it from a copy, or sample again at another address"
+        )
+    return found.data
+
+
+def _unpack(content: memoryview, into: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        for member in archive:
+            name = PurePosixPath(member.name)
+            if not member.isreg() or name.is_absolute() or ".." in name.parts or "\0" in str(name):
+                raise StoreError(
+                    f"expected names of plain files in the objects of a run, found {member.name!r}:"
+                    " these objects are of another program; choose another address"
+                )
+            source = archive.extractfile(member)
+            assert source is not None
+            with reporting("write", into / name):
+                (into / name).parent.mkdir(parents=True, exist_ok=True)
+                (into / name).write_bytes(source.read())
+
+
+MOST_BYTES: Final = 64 * 2**20
+"""Bytes that wait to be copied from which on the next commit waits, too."""
+
+
+class CopyThread:
+    """Copies commits one after the other; those that wait are copied together, as one.
+
+    Parameters
+    ----------
+    copy
+        Copies the changes of a commit, or raises. After an error nothing more is copied.
+    """
+
+    def __init__(self, copy: Callable[[Changes], None]) -> None:
+        self._copy = copy
+        self._changed = threading.Condition()
+        self._waiting: Changes | None = None
+        self._busy = self._over = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="streammc-commits", daemon=True)
+        self._thread.start()
+
+    def send(self, changed: Changes) -> None:
+        """Have a commit copied; wait only while over ``MOST_BYTES`` of others are not.
+
+        Raises
+        ------
+        StreammcError
+            If an earlier commit could not be copied.
+        """
+        with self._changed:
+            while self._waiting is not None and self._waiting.nbytes > MOST_BYTES:
+                self._raise()
+                self._changed.wait()
+            self._raise()
+            if (first := self._waiting) is not None:
+                others = {**first.others, **changed.others}
+                changed = Changes(changed.generation, changed.state, others)
+            self._waiting = changed
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until every commit is copied; raise the error of one that could not be."""
+        with self._changed:
+            while self._failure is None and (self._busy or self._waiting is not None):
+                self._changed.wait()
+            self._raise()
+
+    def end(self) -> None:
+        """Wait as :meth:`flush` does; nothing can be sent afterwards."""
+        try:
+            self.flush()
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while self._waiting is None and not self._over:
+                    self._changed.wait()
+                if self._waiting is None:
+                    return
+                work, self._waiting, self._busy = self._waiting, None, True
+            try:
+                self._copy(work)
+            except BaseException as error:
+                with self._changed:
+                    self._failure = error
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                if self._failure is not None:
+                    return
 
 
 def run_at(address: str) -> Place | Path:

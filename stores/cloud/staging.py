@@ -24,14 +24,18 @@ from streammc.errors import (
 )
 from streammc.owner_mark import MARK, mark, unmark
 from streammc.stores.cloud.address import Root, store_root
-from streammc.stores.format.chunk_reading import shard_checks
 from streammc.stores.format.layout import MANIFEST
-from streammc.stores.format.manifest import Entry, Manifest, check_object, read_manifest
-from streammc.stores.format.object_access import read_object
-from streammc.stores.format.objects import local_path
+from streammc.stores.format.manifest import (
+    Entry,
+    Manifest,
+    check_object,
+    read_manifest,
+    shard_checks,
+)
+from streammc.stores.format.objects import local_path, read_object
 from streammc.stores.format.partial import refuse_existing
 from streammc.stores.format.shards import Bytes
-from streammc.stores.full_pass.workers import in_threads
+from streammc.stores.in_threads import in_threads
 from streammc.stores.store import open_store
 from streammc.trace.durable import sync_directory
 from streammc.trace.lock import try_lock

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from streammc.errors import StoreError
 from streammc.numerics.coded_matrix import (
-    MOST_COLUMNS,
     CodedColumns,
     CodedMatrix,
     coded_columns,
@@ -28,39 +27,6 @@ from streammc.stores.format.layout import CODES
 def described_codes(column: str, first: int, columns: int) -> dict[str, Any]:
     """Return an entry of the attribute ``codes``: a factor, its first column and their number."""
     return {"column": column, "first": first, "columns": columns}
-
-
-def good_codes(attributes: Mapping[str, Any]) -> bool:
-    """Return whether the attribute ``codes``, if there is one, fits the features of a store."""
-    if CODES not in attributes:
-        return True
-    stated = attributes[CODES]
-    if not isinstance(stated, list) or not stated:
-        return False
-    end = coded = 0
-    for each in stated:
-        if not isinstance(each, dict) or not isinstance(each.get("column"), str):
-            return False
-        first, columns = each.get("first"), each.get("columns")
-        if type(first) is not int or type(columns) is not int:
-            return False
-        if first < end or not 0 < columns <= MOST_COLUMNS:
-            return False
-        end, coded = first + columns, coded + columns
-    return end <= len(attributes["features"]) and coded < len(attributes["features"])
-
-
-def n_coded(attributes: Mapping[str, Any]) -> int:
-    """Return the number of columns that codes stand for."""
-    return sum(each["columns"] for each in attributes.get(CODES, ()))
-
-
-def dense_names(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the names of the columns that are stored as they are."""
-    coded: set[int] = set()
-    for each in attributes.get(CODES, ()):
-        coded |= {*range(each["first"], each["first"] + each["columns"])}
-    return [name for j, name in enumerate(attributes["features"]) if j not in coded]
 
 
 def read_columns(attributes: Mapping[str, Any]) -> CodedColumns | None:

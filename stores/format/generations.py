@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-Inputs = Sequence[list[dict[str, Any]] | None]
-"""Records of the files of each generation, as in a manifest; ``None`` where they are not known."""
+from streammc.stores.format.manifest import Inputs, are_records
 
 GENERATIONS: Final = "generations"
 """Attribute of a store: a mapping for each generation, if rows were appended."""
@@ -38,26 +37,6 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def are_inputs(inputs: Any) -> bool:
-    """Return whether ``inputs`` has a list of records, or null, for each generation."""
-    return isinstance(inputs, list) and all(map(_are_records, inputs))
-
-
-def _are_records(files: Any) -> bool:
-    """Return whether ``files`` is null, or a list of records with path, size and time."""
-    return files is None or (isinstance(files, list) and all(map(_is_record, files)))
-
-
-def _is_record(file: Any) -> bool:
-    return (
-        isinstance(file, dict)
-        and isinstance(file.get("path"), str)
-        and type(file.get("bytes")) is int
-        and file["bytes"] >= 0
-        and type(file.get("modified_ns")) is int
-    )
-
-
 def with_inputs(attributes: Mapping[str, Any], inputs: Inputs) -> list[dict[str, Any]]:
     """Return the generations of a store, each with ``inputs``: the records of its files, or null.
 
@@ -75,7 +54,7 @@ def with_inputs(attributes: Mapping[str, Any], inputs: Inputs) -> list[dict[str,
     found = []
     for each, files in zip(kept, given, strict=False):
         files = each.get("inputs") if files is None else files
-        files = files if _are_records(files) else None
+        files = files if are_records(files) else None
         names = each.get("sources") or [file["path"] for file in files or ()]
         found.append({**each, "sources": names, "inputs": files})
     return found

@@ -39,24 +39,6 @@ def group_starts(labels: NDArray[Any], before: Any = None) -> NDArray[np.int64]:
     return np.flatnonzero(first)
 
 
-def good_groups(attributes: dict[str, Any]) -> bool:
-    """Return whether the attribute ``groups``, if there is one, fits rows and features."""
-    groups = attributes.get("groups")
-    if groups is None:
-        return True
-    if not isinstance(groups, dict) or not isinstance(groups.get("column"), str):
-        return False
-    terms, sizes = groups.get("terms"), [groups.get("n_groups"), groups.get("largest")]
-    return (
-        isinstance(terms, list)
-        and terms[:1] == ["1"]
-        and len(terms) <= 2
-        and all(term in attributes["features"] for term in terms[1:])
-        and isinstance(groups.get("correlated"), bool)
-        and all(type(size) is int and 0 < size <= attributes["n_rows"] for size in sizes)
-    )
-
-
 class GroupArrays:
     """Writer of the arrays of the groups of a store, in the order of the rows.
 

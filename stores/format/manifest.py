@@ -12,25 +12,52 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.command_mark import MADE_BY, mark_entry
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
-from streammc.stores.format.generations import are_inputs
-from streammc.stores.format.layout import FORMAT, MANIFEST
-from streammc.stores.format.object_access import (
+from streammc.stores.format.layout import FORMAT, MANIFEST, Layout, Member
+from streammc.stores.format.objects import (
     checksum_object,
+    damaged,
     exists,
+    parse_json,
     read_object,
     read_small,
 )
-from streammc.stores.format.objects import Bytes, damaged, parse_json
+from streammc.stores.format.shards import Bytes, Shards, check_shard, decode_shard
+
+Inputs = Sequence[list[dict[str, Any]] | None]
+"""Records of the files of each generation, as in a manifest; ``None`` where they are not known."""
+
+
+def are_inputs(inputs: Any) -> bool:
+    """Return whether ``inputs`` has a list of records, or null, for each generation."""
+    return isinstance(inputs, list) and all(map(are_records, inputs))
+
+
+def are_records(files: Any) -> bool:
+    """Return whether ``files`` is null, or a list of records with path, size and time."""
+    return files is None or (isinstance(files, list) and all(map(_is_record, files)))
+
+
+def _is_record(file: Any) -> bool:
+    return (
+        isinstance(file, dict)
+        and isinstance(file.get("path"), str)
+        and type(file.get("bytes")) is int
+        and file["bytes"] >= 0
+        and type(file.get("modified_ns")) is int
+    )
+
 
 INPUTS: Final = "inputs"
 """Key of the records of the files of each generation."""
@@ -59,7 +86,7 @@ class Manifest:
 
     entries: dict[str, Entry]
     inputs: tuple[list[dict[str, Any]] | None, ...] = ()
-    """Records of the files of each generation (``sources.input_record``); ``None``: not known."""
+    """Records of the files of each generation (``sources.input_files``); ``None``: not known."""
     made_by: str | None = None
     """Mark of the command that made the store, see ``command_mark``; no part of the fingerprint."""
 
@@ -219,3 +246,115 @@ def find_faults(
         if progress is not None:
             progress(done, manifest.total_bytes)
     return faults
+
+
+class Scratch:
+    """Memory for encoded chunks, reused: fresh memory costs a page fault every 4 kB."""
+
+    def __init__(self) -> None:
+        self._kept = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """Return ``size`` bytes, which the next call overwrites."""
+        if self._kept.nbytes < size:
+            self._kept = np.empty(size, np.uint8)
+        return self._kept[:size]
+
+
+def read_chunk(
+    place: tuple[Root, Member, int],
+    entry: Entry,
+    into: NDArray[Any],
+    rows: int,
+    shards: Shards | None = None,
+    *,
+    forget: bool = False,
+    scratch: Scratch | None = None,
+) -> None:
+    """Fill ``into``, a chunk of whole rows, with chunk number ``chunk`` of an array.
+
+    Parameters
+    ----------
+    place
+        The store, the array and the number of the chunk.
+    entry
+        Entry of the object in the manifest.
+    into
+        Array of the shape of a chunk.
+    rows
+        Rows in this chunk; the rest is padding.
+    shards
+        How the chunk is cut into pieces, if it is.
+    forget
+        Whether to drop the file from the page cache.
+    scratch
+        Memory for the encoded chunk.
+
+    Raises
+    ------
+    StoreError
+        If the object is missing or fails its checksum; the message names it.
+    """
+    root, member, chunk = place
+    raw, key = into.reshape(-1).view(np.uint8), member.key(chunk)
+    if shards is None:
+        read_object(root, key, raw, entry.crc, forget)
+        return
+    encoded = (scratch or Scratch()).take(entry.size)
+    read_object(root, key, encoded, entry.crc, forget)
+    what = f"{key!r} of store {str(root)!r}"
+    used = -(-rows // shards.piece_rows)
+    piece_bytes = member.row_bytes * shards.piece_rows
+    decode_shard(encoded, raw, used, piece_bytes, shards.zstd, what)
+
+
+def shard_checks(layout: Layout, where: str) -> dict[str, Callable[[Bytes], object]]:
+    """Return by key a function that compares a whole shard with its digest; none without shards.
+
+    It raises StoreError for a shard with pieces of another one.
+    """
+    return {
+        member.key(chunk): partial(
+            check_shard,
+            pieces=own.chunk_rows // own.shards.piece_rows,
+            used=-(-rows_of_chunk(own, chunk) // own.shards.piece_rows),
+            what=f"{member.key(chunk)!r} of store {where!r}",
+        )
+        for member, own in layout.all_members
+        if own.shards is not None
+        for chunk in range(own.n_chunks)
+    }
+
+
+def rows_of_chunk(layout: Layout, chunk: int) -> int:
+    """Return the rows in the file of chunk number ``chunk``, with those of later generations."""
+    held = layout.n_rows + layout.later_rows
+    return min(layout.chunk_rows, held - chunk * layout.chunk_rows)
+
+
+def read_values(
+    root: Root, layout: Layout, member: Member, manifest: Manifest, start: int, stop: int
+) -> NDArray[Any]:
+    """Return the entries ``start`` to ``stop`` of an array; texts as bytes of one width.
+
+    Raises
+    ------
+    StoreError
+        If a chunk is missing or fails its checksum; the message names it.
+    """
+    parts = list(_parts(root, layout, member, manifest, start, stop))
+    shape = member.shape(0)
+    found = np.concatenate(parts) if parts else np.empty(shape, member.dtype)
+    return found if member.columns is None else found.view(f"S{member.columns}")[:, 0]
+
+
+def _parts(
+    root: Root, layout: Layout, member: Member, manifest: Manifest, start: int, stop: int
+) -> Iterator[NDArray[Any]]:
+    size = layout.chunk_rows
+    for chunk in range(start // size, -(-stop // size)):
+        values = np.empty(member.shape(size), member.dtype)
+        first, entry = chunk * size, manifest.entries[member.key(chunk)]
+        rows = rows_of_chunk(layout, chunk)
+        read_chunk((root, member, chunk), entry, values, rows, layout.shards)
+        yield values[max(start - first, 0) : stop - first]

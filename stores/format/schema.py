@@ -6,29 +6,27 @@ shapes, dtypes and chunks; the error names the first field that differs.
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from streammc.errors import StoreError
+from streammc.numerics.coded_matrix import MOST_COLUMNS
 from streammc.stores.cloud.address import Root
-from streammc.stores.format.codes import good_codes, n_coded
-from streammc.stores.format.documents import (
-    ATTRIBUTE,
-    array_document,
-    feature_document,
-    group_document,
-)
 from streammc.stores.format.generations import good_generations
-from streammc.stores.format.group_arrays import good_groups
 from streammc.stores.format.layout import (
     CODES,
+    DENSE_FEATURE,
     FEATURE_KEY,
     FORMAT,
+    GROUP,
     GROUP_DTYPES,
+    GROUP_OFFSET,
     MAX_CHUNK_BYTES,
     MAX_CHUNKS,
     MAX_FEATURES,
@@ -41,9 +39,134 @@ from streammc.stores.format.layout import (
     Member,
     choose_chunk_rows,
 )
-from streammc.stores.format.object_access import exists, has_array, read_object, read_small
-from streammc.stores.format.objects import parse_json
-from streammc.stores.format.shards import Shards, shards_of
+from streammc.stores.format.objects import exists, has_array, parse_json, read_object, read_small
+from streammc.stores.format.shards import Shards
+
+ATTRIBUTE: Final = "streammc"
+_DIMENSIONS: Final = {GROUP: "group", GROUP_OFFSET: "group_bound"}
+"""Dimension of an array; all others have the dimension ``row``."""
+
+
+def store_attributes(given: dict[str, Any], features: list[str], layout: Layout) -> dict[str, Any]:
+    """Return the group attribute ``streammc`` of a new store: ``given``, sizes and defaults."""
+    return {
+        "format": FORMAT,
+        "n_rows": layout.n_rows,
+        "response": None,
+        "features": features,
+        "intercept": False,
+        "standardization": None,
+        "formula": None,
+        "shuffle_seed": False,
+        "sources": [],
+        **given,
+        "dtype": layout.members[0].dtype,
+    }
+
+
+def store_documents(attributes: dict[str, Any], layout: Layout) -> dict[str, dict[str, Any]]:
+    """Return every ``zarr.json`` of a store by key, the root last."""
+    arrays = {
+        f"{member.name}/{METADATA}": array_document(member, own)
+        for member, own in layout.all_members
+    }
+    feature = feature_document(len(attributes["features"]))
+    return {**arrays, f"feature/{METADATA}": feature, METADATA: group_document(attributes, layout)}
+
+
+def array_document(member: Member, layout: Layout) -> dict[str, Any]:
+    """Return the ``zarr.json`` of an array of rows or of groups."""
+    dtype = np.dtype(member.dtype)
+    codec: dict[str, Any] = {"name": "bytes"}
+    if dtype.itemsize > 1:
+        codec["configuration"] = {"endian": "little"}
+    codecs = [codec]
+    if layout.shards is not None:
+        codecs = layout.shards.codecs(codecs, member.columns)
+    names = [_DIMENSIONS.get(member.name, "row")]
+    if member.name == "X":
+        names.append("feature" if layout.member(CODES) is None else DENSE_FEATURE)
+    elif member.columns is not None:
+        names.append("coded_factor" if member.name == CODES else f"{member.name}_byte")
+    return _document(
+        shape=list(member.shape(layout.n_rows)),
+        chunk=list(member.shape(layout.chunk_rows)),
+        data_type=member.dtype,
+        fill=0.0 if dtype.kind == "f" else 0,
+        codecs=codecs,
+        names=names,
+    )
+
+
+def feature_document(n_features: int) -> dict[str, Any]:
+    """Return the ``zarr.json`` of the coordinate ``feature``."""
+    return _document(
+        shape=[n_features],
+        chunk=[n_features],
+        data_type="string",
+        fill="",
+        codecs=[{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}],
+        names=["feature"],
+    )
+
+
+def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """Return the root ``zarr.json`` with the other documents consolidated into it."""
+    return {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {ATTRIBUTE: attributes},
+        "consolidated_metadata": {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {
+                **{member.name: array_document(member, own) for member, own in layout.all_members},
+                "feature": feature_document(len(attributes["features"])),
+            },
+        },
+    }
+
+
+def encode_document(document: dict[str, Any]) -> bytes:
+    """Return a ``zarr.json`` as text.
+
+    Raises
+    ------
+    StoreError
+        If an attribute is no JSON.
+    """
+    try:
+        text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=True)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"expected JSON as attributes of a store: {error}"
+            "; pass numbers, text, lists and mappings"
+        ) from error
+    return text.encode() + b"\n"
+
+
+def _document(
+    shape: list[int],
+    chunk: list[int],
+    data_type: str,
+    fill: Any,
+    codecs: list[dict[str, Any]],
+    names: list[str],
+) -> dict[str, Any]:
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+        # One folder per array: a folder per chunk would double the directory entries.
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": fill,
+        "codecs": codecs,
+        "attributes": {},
+        "dimension_names": names,
+        "storage_transformers": [],
+    }
 
 
 def read_schema(root: Root) -> tuple[dict[str, Any], Layout]:
@@ -144,7 +267,7 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
     if "generations" in attributes:
         require("generations", good_generations(attributes), "generations that add up to n_rows")
     if "factors" in attributes:
-        from streammc.stores.formula.factor_columns import good_factors
+        from streammc.stores.formula.fitted import good_factors
 
         require("factors", good_factors(attributes), "columns of each factor in the features")
 
@@ -293,3 +416,59 @@ def check_features(root: Root, names: list[str]) -> None:
             f"expected the names in {FEATURE_KEY!r} of store {str(root)!r} to be those in "
             f"{METADATA!r}: copy or make the store again"
         )
+
+
+def good_codes(attributes: Mapping[str, Any]) -> bool:
+    """Return whether the attribute ``codes``, if there is one, fits the features of a store."""
+    if CODES not in attributes:
+        return True
+    stated = attributes[CODES]
+    if not isinstance(stated, list) or not stated:
+        return False
+    end = coded = 0
+    for each in stated:
+        if not isinstance(each, dict) or not isinstance(each.get("column"), str):
+            return False
+        first, columns = each.get("first"), each.get("columns")
+        if type(first) is not int or type(columns) is not int:
+            return False
+        if first < end or not 0 < columns <= MOST_COLUMNS:
+            return False
+        end, coded = first + columns, coded + columns
+    return end <= len(attributes["features"]) and coded < len(attributes["features"])
+
+
+def n_coded(attributes: Mapping[str, Any]) -> int:
+    """Return the number of columns that codes stand for."""
+    return sum(each["columns"] for each in attributes.get(CODES, ()))
+
+
+def good_groups(attributes: dict[str, Any]) -> bool:
+    """Return whether the attribute ``groups``, if there is one, fits rows and features."""
+    groups = attributes.get("groups")
+    if groups is None:
+        return True
+    if not isinstance(groups, dict) or not isinstance(groups.get("column"), str):
+        return False
+    terms, sizes = groups.get("terms"), [groups.get("n_groups"), groups.get("largest")]
+    return (
+        isinstance(terms, list)
+        and terms[:1] == ["1"]
+        and len(terms) <= 2
+        and all(term in attributes["features"] for term in terms[1:])
+        and isinstance(groups.get("correlated"), bool)
+        and all(type(size) is int and 0 < size <= attributes["n_rows"] for size in sizes)
+    )
+
+
+def shards_of(codecs: Any, chunk_rows: int) -> Shards | None:
+    """Return the pieces that ``codecs`` of ``zarr.json`` describe; ``None`` if they are others."""
+    first = codecs[0] if isinstance(codecs, list) and codecs else None
+    own = first.get("configuration") if isinstance(first, dict) else None
+    shape = own.get("chunk_shape") if isinstance(own, dict) else None
+    rows = shape[0] if isinstance(shape, list) and shape else None
+    if type(rows) is not int or not 0 < rows <= chunk_rows or chunk_rows % rows:
+        return None
+    inner = own.get("codecs") if isinstance(own, dict) else None
+    names = [each.get("name") for each in inner or () if isinstance(each, dict)]
+    return Shards(rows, "zstd" in names)

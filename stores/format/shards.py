@@ -63,19 +63,6 @@ class Shards:
         ]
 
 
-def shards_of(codecs: Any, chunk_rows: int) -> Shards | None:
-    """Return the pieces that ``codecs`` of ``zarr.json`` describe; ``None`` if they are others."""
-    first = codecs[0] if isinstance(codecs, list) and codecs else None
-    own = first.get("configuration") if isinstance(first, dict) else None
-    shape = own.get("chunk_shape") if isinstance(own, dict) else None
-    rows = shape[0] if isinstance(shape, list) and shape else None
-    if type(rows) is not int or not 0 < rows <= chunk_rows or chunk_rows % rows:
-        return None
-    inner = own.get("codecs") if isinstance(own, dict) else None
-    names = [each.get("name") for each in inner or () if isinstance(each, dict)]
-    return Shards(rows, "zstd" in names)
-
-
 def choose_piece_rows(row_bytes: int) -> int:
     """Return the rows of a piece: 16,384, fewer where rows are wide, at least 512."""
     rows = PIECE_ROWS

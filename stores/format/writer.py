@@ -9,38 +9,33 @@ of the same path, which recognises it by its free lock.
 
 from __future__ import annotations
 
+import errno
+import math
+import mmap
 import os
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.command_mark import current_mark
-from streammc.errors import ConfigError, DataError
+from streammc.errors import BusyError, ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.stores.cloud.address import store_root
-from streammc.stores.format.codes import dense_names
-from streammc.stores.format.conversion import (
-    check_chunks,
-    check_given,
-    convert,
-    page_aligned,
-    whole,
-)
-from streammc.stores.format.destination import new_output, refuse_output
-from streammc.stores.format.documents import encode_document, store_attributes, store_documents
-from streammc.stores.format.generations import Inputs
 from streammc.stores.format.group_arrays import GroupArrays
 from streammc.stores.format.layout import (
     CODES,
     FEATURE_KEY,
     GROUP_DTYPES,
     MANIFEST,
+    MAX_CHUNKS,
     ROW_GROUP,
     ROW_ID,
     Layout,
@@ -48,10 +43,165 @@ from streammc.stores.format.layout import (
     make_members,
     settle_chunk_rows,
 )
-from streammc.stores.format.manifest import Entry, make_manifest
-from streammc.stores.format.schema import check_attributes, encode_features
+from streammc.stores.format.manifest import (
+    Entry,
+    Inputs,
+    check_object,
+    make_manifest,
+    read_chunk,
+    read_manifest,
+)
+from streammc.stores.format.partial import PartialDirectory, new_output, refuse_output
+from streammc.stores.format.schema import (
+    check_attributes,
+    encode_document,
+    encode_features,
+    store_attributes,
+    store_documents,
+)
 from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shard
+from streammc.stores.ingest.faults import Faults
 from streammc.stores.number_checks import check_finite
+from streammc.stores.rows.row_weights import find_weight_faults
+
+if TYPE_CHECKING:
+    from streammc.stores.store import Store
+
+
+def check_given(
+    members: Sequence[Member], given: Mapping[str, NDArray[Any] | None], start: int, where: str
+) -> dict[str, NDArray[Any]]:
+    """Check that a block of rows has exactly the arrays of the store; return them by name.
+
+    Parameters
+    ----------
+    members
+        The row arrays of the store, ``X`` among them.
+    given
+        Arrays by name; ``None`` for an absent array.
+    start
+        Number of the first row, for messages.
+    where
+        The store, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If an array is missing, not in the store, or of another length.
+    DataError
+        If a weight is negative or above 2**53.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    for member in members:
+        texts = found.get(member.name)
+        if texts is not None and texts.dtype.kind == "S":
+            found[member.name] = label_bytes(texts, member)
+    count = found["X"].shape[0]
+    shapes = {member.name: member.shape(count) for member in members}
+    for name in given:
+        if (name in found) != (name in shapes):
+            expected, given_ = ("no ", "some") if name in found else ("", "none")
+            raise ConfigError(
+                f"expected {expected}{name} in a block of rows of {where}, found {given_}: "
+                "pass the arrays that it has"
+            )
+        if name in found and found[name].shape != shapes[name]:
+            raise ConfigError(
+                f"expected {count} rows of {name}, found shape {found[name].shape}"
+                ": pass as many rows of every column"
+            )
+    if "weight" in found:
+        faults = Faults()
+        find_weight_faults(faults, "weight", start, found["weight"])
+        faults.refuse(lambda row: f"row {row} of {where}, counted from 0")
+    return found
+
+
+def check_chunks(written: Mapping[int, int], chunk_rows: int, path: str) -> None:
+    """Raise ConfigError unless all chunks were written, all but the last whole.
+
+    ``written`` has the rows of each chunk.
+    """
+    last = len(written) - 1
+    for chunk in range(last + 1):
+        rows = written.get(chunk, 0)
+        if rows == 0 or (chunk < last and rows < chunk_rows):
+            raise ConfigError(
+                f"expected {chunk_rows} rows in chunk {chunk} of {path!r}, "
+                f"found {rows}: put every chunk once, all but the last whole"
+            )
+
+
+def label_bytes(texts: NDArray[Any], member: Member) -> NDArray[np.uint8]:
+    """Return texts (m,), such as row ids, as the (m, width) bytes of the stored array.
+
+    Raises
+    ------
+    ConfigError
+        If a text is longer than ``width``, or the store has integers there.
+    """
+    width = member.columns
+    if width is None or texts.dtype.itemsize > width:
+        raise ConfigError(
+            f"expected {member.name} of {width or 0} bytes, found {texts.dtype.itemsize}"
+            ": use texts of that length"
+        )
+    wide = np.ascontiguousarray(texts, f"S{width}")
+    return wide.view(np.uint8).reshape(len(texts), width)
+
+
+def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], start: int) -> None:
+    """Copy ``values`` into ``into``; check that no value changes in the dtype of ``into``.
+
+    Parameters
+    ----------
+    values, into
+        (m, q) or (m,) of the same shape.
+    names
+        Names of the columns.
+    start
+        Number of the first row, for messages.
+
+    Raises
+    ------
+    DataError
+        If a value is not finite or not representable in the dtype of ``into``.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        into[...] = values
+    if into.dtype.kind == "f":
+        check_finite(into.reshape(len(into), -1), names, start)
+    elif values.dtype.kind != "b" and not np.array_equal(into, values):
+        row = int(np.flatnonzero(into != values)[0])
+        raise DataError(
+            f"expected {into.dtype} in column {names[0]!r}, found {values[row]} in row "
+            f"{start + row}: choose a wider dtype"
+        )
+
+
+def whole(
+    values: NDArray[Any], member: Member, length: int, names: Sequence[str], start: int
+) -> NDArray[Any]:
+    """Return ``values`` padded with zeros to a chunk of ``length`` rows, checked by `convert`.
+
+    An array that already has this length and the dtype of the member is returned uncopied.
+    """
+    ready = values.dtype == member.dtype and len(values) == length and values.flags.c_contiguous
+    if not ready:
+        chunk = page_aligned(member.shape(length), member.dtype)
+        convert(values, chunk[: len(values)], names, start)
+        return chunk
+    if values.dtype.kind == "f":
+        check_finite(values.reshape(length, -1), names, start)
+    return values
+
+
+def page_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Return a page-aligned array of zeros, as direct writes (``O_DIRECT``) need."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + mmap.PAGESIZE, np.uint8)
+    start = -raw.ctypes.data % mmap.PAGESIZE
+    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 class StoreWriter:
@@ -395,3 +545,151 @@ class StoreWriter:
     def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
         self._partial.write(key, content, cached=cached)
         self._entries[key] = Entry(len(content), int(google_crc32c.value(content)))
+
+
+def dense_names(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the names of the columns that are stored as they are."""
+    coded: set[int] = set()
+    for each in attributes.get(CODES, ()):
+        coded |= {*range(each["first"], each["first"] + each["columns"])}
+    return [name for j, name in enumerate(attributes["features"]) if j not in coded]
+
+
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
+
+
+class ExtendingWriter(StoreWriter):
+    """Writer of an open store's next generation: append rows, then commit with all attributes.
+
+    Parameters
+    ----------
+    store
+        The open store, on a local disk; it must not have groups.
+    n_rows
+        Rows that it will have.
+
+    Raises
+    ------
+    ConfigError
+        If the store would have too many chunks.
+    BusyError
+        If another process is writing the store, or replaced it since it was opened.
+    StoreError
+        If the last chunk is damaged, or the length of another one is wrong.
+    OutputError, AccessError, StorageIOError
+        If the new files cannot be written.
+    """
+
+    def __init__(self, store: Store, n_rows: int) -> None:
+        layout = store.layout
+        shards = layout.shards
+        dtypes: dict[str, Any] = {
+            name: _dtype(layout.member(name)) for name in ("y", ROW_ID, ROW_GROUP)
+        }
+        super().__init__(
+            store.address,
+            features=store.feature_names,
+            dtype=layout.members[0].dtype,
+            y_dtype=dtypes["y"],
+            offset=layout.member("offset") is not None,
+            weight=layout.member("weight") is not None,
+            row_id=dtypes[ROW_ID],
+            row_group=dtypes[ROW_GROUP],
+            chunk_rows=None if layout.n_chunks == 1 else layout.chunk_rows,
+            n_rows=n_rows,
+            codes=store.attributes.get(CODES, ()),
+            overwrite=True,
+            cloud=None if shards is None else "zstd" if shards.zstd else "raw",
+        )
+        self._made_by = store.manifest.made_by  # the store keeps its receipt
+        try:
+            if layout.n_chunks == 1:
+                # Written again, unless the default has the same length.
+                rows = max(self.chunk_rows, layout.n_rows)
+                self.chunk_rows = settle_chunk_rows(self._members, rows, None, 0, self._shards)
+            else:
+                self.chunk_rows, self._shards = layout.chunk_rows, shards
+            _refuse_many(layout, self.chunk_rows, n_rows)
+            if read_manifest(self.path).fingerprint != store.fingerprint:
+                raise BusyError(
+                    f"expected store {store.address!r} as it was opened, found another in its "
+                    "place: give the same command again"
+                )
+            self._take_over(store)
+        except BaseException:
+            self._partial.discard()
+            raise
+
+    def _take_over(self, store: Store) -> None:
+        """Link the whole chunks of the old generation, and read the rows of its last one."""
+        layout, entries = store.layout, store.manifest.entries
+        whole = layout.n_rows // layout.chunk_rows if layout.chunk_rows == self.chunk_rows else 0
+        for member in layout.members:
+            for chunk in range(whole):
+                key = member.key(chunk)
+                self._link(key, entries[key].size, store)
+                self._entries[key] = entries[key]
+        self._written = dict.fromkeys(range(whole), self.chunk_rows)
+        self.n_rows = whole * self.chunk_rows
+        rest = layout.n_rows - self.n_rows
+        if not rest:
+            return
+        self._buffers = {
+            member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
+            for member in self._members
+        }
+        for member in layout.members:
+            key = member.key(whole)
+            old = np.empty(member.shape(layout.chunk_rows), member.dtype)
+            read_chunk((self._old, member, whole), entries[key], old, rest, layout.shards)
+            self._buffers[member.name][:rest] = old[:rest]
+        self.n_rows += rest
+        self._filled = rest
+        if rest == self.chunk_rows:
+            self._flush()
+
+    @property
+    def _directory(self) -> PartialDirectory:
+        """The new generation as it is written: beside the store, which is on a local disk."""
+        assert isinstance(self._partial, PartialDirectory)
+        return self._partial
+
+    @property
+    def _old(self) -> Path:
+        assert isinstance(self.path, Path)
+        return self.path
+
+    def _link(self, key: str, size: int, store: Store) -> None:
+        """Give a file of the old generation a name in the new one, or copy and check it."""
+        old, new = self._old / key, self._directory.root / key
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise self._directory.write_error(error) from error
+            try:
+                shutil.copyfile(old, new, follow_symlinks=False)
+            except OSError as failed:
+                raise self._directory.write_error(failed) from failed
+            check_object(self._directory.root, key, store.manifest.entries[key])
+            return
+        found = os.stat(new, follow_symlinks=False)
+        if found.st_size != size:
+            check_object(self._directory.root, key, store.manifest.entries[key])
+
+
+def _refuse_many(layout: Layout, chunk_rows: int, n_rows: int) -> None:
+    """Raise ConfigError if a store would have more chunk files than a reader can map."""
+    files = -(-n_rows // chunk_rows) * len(layout.members)
+    if files > MAX_CHUNKS and layout.shards is None:
+        raise ConfigError(
+            f"expected at most {MAX_CHUNKS} chunk files, found {files} of {chunk_rows} rows each: "
+            "make the store again from all tables, with a larger --chunk-rows"
+        )
+
+
+def _dtype(member: Member | None) -> str | None:
+    """Return the dtype of an array as ``StoreWriter`` takes it; texts as ``S`` and a length."""
+    if member is None:
+        return None
+    return member.dtype if member.columns is None else f"S{member.columns}"

@@ -1,40 +1,502 @@
-"""Blocks of the design columns that a formula computes from a table."""
+"""Blocks of the table columns that a formula uses, and of the design columns made from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
-from streammc.protocols import Matrix
+from streammc.protocols import Matrix, Vector
 from streammc.stores.format.group_arrays import one_group
-from streammc.stores.formula.coded_factors import (
+from streammc.stores.formula.expressions import (
+    Codes,
+    Distinct,
+    Fitter,
+    State,
+    TextLevels,
+    Values,
+    finite,
+    fitted_parts,
+    fitter,
+)
+from streammc.stores.formula.fitted import (
+    FACTORS,
+    Design,
+    factor_node,
+    is_factor,
+    read_design,
+    remembering,
+)
+from streammc.stores.formula.parser import (
+    Call,
+    Column,
+    Node,
+    Operation,
+    Term,
+    Terms,
+    Text,
+    columns_of,
+    label,
+    read_terms,
+    refuse_powers,
+    walk,
+)
+from streammc.stores.ingest.coded_factors import (
     CODED_ABOVE,
+    CodedFactor,
+    LevelCounts,
     coded_factors,
     lone_factors,
     stated_factors,
 )
-from streammc.stores.formula.early_scan import EarlyScan, can_scan_early
-from streammc.stores.formula.factor_columns import factor_node
-from streammc.stores.formula.factor_fit import Distinct, TextLevels
-from streammc.stores.formula.fit import Fitter, fitter
-from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
-from streammc.stores.formula.nodes import Call, Column, Node, Operation, columns_of, label, walk
-from streammc.stores.formula.terms import Terms, read_terms, refuse_powers
-from streammc.stores.formula.used_columns import FormulaRows, RowReport, other_columns
-from streammc.stores.formula.values import Codes, State, finite
-from streammc.stores.ingest.columns import Columns
-from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.column_values import Coder, iso_word, kind, number_order
+from streammc.stores.ingest.columns import Columns, check_types, require_column
+from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
-from streammc.stores.ingest.level_counts import LevelCounts
-from streammc.stores.ingest.scan import Scan
-from streammc.stores.ingest.table_blocks import block_rows
+from streammc.stores.ingest.scan import Scan, Scanner
+from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, kept_rows
 from streammc.stores.rows.row_ids import IdColumn
+from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
+
+
+class FormulaRows:
+    """Blocks of the table columns in use; text, and dates as ISO text, become codes.
+
+    ``kinds`` has the kind of each column of the formula (``formula.fitted.KINDS``); a column of
+    dates is ``text``. ``orders`` has the order of the levels of each category.
+
+    Parameters
+    ----------
+    table
+        The table to read.
+    names
+        Columns of the formula.
+    others
+        Numeric columns beside the formula, such as weights: passed on unchanged.
+    spool
+        Path for a temporary copy of the columns, if the table asks for one.
+    labels
+        Columns of row ids or of group labels, collected in the first pass.
+    roles
+        See :meth:`streammc.stores.ingest.faults.Faults.refuse`.
+    text
+        Columns that are text in a fitted formula: those of a CSV file or of folders ``name=value``
+        are text then, also if every value looks like a number.
+
+    Raises
+    ------
+    DataError
+        If a column does not exist or is of a type that is neither number nor text nor date.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        others: Sequence[str],
+        spool: Path,
+        labels: Sequence[IdColumn] = (),
+        roles: Mapping[str, str] | None = None,
+        text: Collection[str] = (),
+    ) -> None:
+        self.table = table
+        self._roles = roles
+        self.fitted = False
+        """Whether the columns have to be as in the table that the formula was fitted to."""
+        for name in names:
+            require_column(table, name, "a column of the formula")
+        self.names = [*names, *others]
+        check_types(table, others, roles)
+        check_types(table, names, dates=True)
+        self._text = frozenset(text) & table.written
+        self.booleans = frozenset(
+            name for name in names if all(map(_is_boolean, table.types_of(name)))
+        )
+        """Columns of truth values, also as categories."""
+        self.kinds = {name: _kind(table, name, name in self._text) for name in names}
+        self.coders = {
+            name: Coder(name, table.types_of(name), name in table.written)
+            for name in names
+            if self.kinds[name] == "text"
+        }
+        self.orders = {
+            name: number_order(name, table.types_of(name))
+            for name in names
+            if self.kinds[name] == "category"
+        }
+        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
+        for name in others:
+            if _kind(table, name) == "text":
+                raise self.text_error("text", [name])
+
+    def first(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
+        """Yield the first row number and the values (columns, rows) of each block of the table.
+
+        The rows of a block are in the order of ``names``. Missing values are NaN; they and
+        infinite values are recorded in ``faults``, with ``drop_missing`` only the latter.
+
+        Raises
+        ------
+        DataError
+            If a column of numbers has text in it.
+        """
+        try:
+            for start, raw in self._blocks.first(faults):
+                missing = np.isnan(raw)
+                for index, name in enumerate(self.names):
+                    if not drop_missing:
+                        spelled = name in self.coders and name in self.table.written
+                        found = "missing texts" if spelled else "missing values"
+                        faults.add(found, name, start, missing[index], raw[index])
+                    faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
+                yield start, raw
+        except NotANumberError as error:
+            advice = FITTED_TEXT if self.fitted else LATE_TEXT
+            raise self.text_error(str(error), advice=advice) from error
+
+    def again(self) -> Iterator[tuple[int, Matrix]]:
+        """Yield the blocks of :meth:`first` again."""
+        return self._blocks.again()
+
+    def kept(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
+        """Return the indices of the rows without missing values, and their values by column."""
+        keep = kept_rows(raw)
+        chosen = raw if keep.size == raw.shape[1] else raw[:, keep]
+        values: dict[str, Vector | Codes] = {}
+        for name, column in zip(self.names, chosen, strict=True):
+            coder = self.coders.get(name)
+            values[name] = column if coder is None else Codes(column, coder.values)
+        return keep, values
+
+    def check_text(self, nodes: Sequence[Node], response: Node | None) -> None:
+        """Refuse text where numbers are needed, and comparisons of numbers with text.
+
+        Parameters
+        ----------
+        nodes
+            Expressions of the formula: factors, offsets and the response.
+        response
+            The one that is the response, which never has levels.
+
+        Raises
+        ------
+        DataError
+            With the name of the column, and the first row with text.
+        """
+        for node in nodes:
+            has_levels = is_factor(node, self.kinds) and node != response
+            self._check_node(node, node.argument if isinstance(node, Call) else node, has_levels)
+
+    def absent_texts(self, nodes: Sequence[Node]) -> list[str]:
+        """Return a warning for each text that a comparison names and no row has.
+
+        To be called after the first pass over the table.
+        """
+        lines = []
+        for part in dict.fromkeys(each for node in nodes for each in walk(node)):
+            if not isinstance(part, Operation) or not isinstance(part.arguments[-1], Text):
+                continue
+            column, wanted = part.arguments[0], iso_word(part.arguments[-1].value)
+            assert isinstance(column, Column)
+            known = self.coders[column.name].values
+            if wanted not in known:
+                near = get_close_matches(wanted, known, n=1) or sorted(known)[:1]
+                lines.append(
+                    f"no row has {wanted!r} in column {column.name!r}, with which the formula "
+                    f"compares it: the comparison is the same in every row; compare with a value "
+                    f"of the column, such as {near[0]!r}"
+                )
+        return lines
+
+    def check_kinds(self, design: Design | None) -> None:
+        """Refuse a column of numbers that was text in the fit, and the reverse.
+
+        Parameters
+        ----------
+        design
+            The fitted formula; ``None`` requires numbers in every column.
+
+        Raises
+        ------
+        DataError
+            With the name of the column, and the first row with text.
+        """
+        for name, found in self.kinds.items():
+            fitted = "number" if design is None else design.kinds[name]
+            if found == "text" and fitted != "text":
+                raise self.text_error("text", [name], FITTED_TEXT)
+            if fitted == "text" and found != "text":
+                raise DataError(
+                    f"expected text in column {name!r}, as in the table that the formula was "
+                    f"fitted to, found numbers in {self.table.sources[0].label}: convert the column"
+                )
+
+    def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
+        """Check one expression; text may be compared with text, or be the column of levels."""
+        if has_levels and isinstance(inner, Column) and inner.name not in self.coders:
+            self._blocks.levels.add(inner.name)
+        if has_levels and isinstance(node, Column) and node.name not in self._text:
+            check_types(self.table, [node.name])  # dates are a factor only inside C()
+        compared = 0
+        for part in walk(node):
+            if isinstance(part, Operation) and isinstance(part.arguments[-1], Text):
+                column = part.arguments[0]
+                assert isinstance(column, Column)
+                if column.name not in self.coders:
+                    raise DataError(
+                        f"expected text in column {column.name!r}, which the formula compares "
+                        f"with {part.arguments[-1].value!r}, found numbers: compare numbers"
+                    )
+                compared += 1
+        columns = [part.name for part in walk(node) if isinstance(part, Column)]
+        text = [name for name in columns if name in self.coders]
+        if len(text) > compared and not (has_levels and isinstance(inner, Column)):
+            raise self.text_error("text", text[:1])
+
+    def text_error(
+        self, found: str, names: Sequence[str] = (), advice: str | None = None
+    ) -> DataError:
+        """Search the table for text in numeric columns; return the error with its place.
+
+        ``advice`` replaces the usual one, to take the column as a factor.
+        """
+        faults = Faults()
+        names = names or [name for name in self.names if name not in self.coders]
+        self._blocks.find_text(names, faults)
+        try:
+            faults.refuse(self.table.locate, self._roles, advice)
+        except DataError as error:
+            return error
+        advice = advice or "take it as a factor, C(column)"
+        return DataError(
+            f"expected numbers in column {names[0]!r} of {self.table.sources[0].label}, found "
+            f"{found}: convert it, or {advice}"
+        )
+
+
+class RowReport:
+    """Recorder of faults in the rows ``start + keep`` of the table, under these numbers."""
+
+    def __init__(self, faults: Faults, start: int, keep: NDArray[np.intp]) -> None:
+        self._faults = faults
+        self._rows = start + keep
+
+    def __call__(self, kind: str, name: str, bad: NDArray[np.bool_], values: Any) -> None:
+        """Record the rows with ``bad`` (m,) true, with an example of ``values``."""
+        positions = np.flatnonzero(bad)
+        if positions.size:
+            first = int(positions[0])
+            row = int(self._rows[first])
+            self._faults.count(kind, name, row, int(positions.size), values[first])
+
+
+def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | None]) -> list[str]:
+    """Return the columns of ``others`` (column by role); refuse one that the formula also uses.
+
+    Raises
+    ------
+    DataError
+        If a column does not exist, or is used twice.
+    """
+    chosen = {role: name for role, name in others.items() if name is not None}
+    taken = dict.fromkeys(used, "in the formula")
+    for role, name in chosen.items():
+        require_column(table, name, role)
+        if name in taken:
+            raise DataError(
+                f"expected different columns, found {name!r} {taken[name]} and as {role}"
+                ": use it once"
+            )
+        taken[name] = f"as {role}"
+    return list(chosen.values())
+
+
+def _kind(table: Table, name: str, text: bool = False) -> str:
+    """Return the kind of a column over all sources; ``text`` if it is read as such."""
+    types = table.types_of(name)
+    if text or {"text", "date"} & {kind(type_) for type_ in types}:
+        return "text"
+    if any(pa.types.is_dictionary(type_) for type_ in types):
+        return "category"
+    return "boolean" if all(map(_is_boolean, types)) else "number"
+
+
+def _is_boolean(type_: Any) -> bool:
+    """Return whether an Arrow type is of truth values, or of categories of them."""
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_boolean(inner))
+
+
+_SEVERAL = ("poly", "bs", "cr", "cc")
+
+
+class EarlyScan:
+    """Scan of the dense columns and of the codes of a formula's factors, before its levels.
+
+    Parameters
+    ----------
+    terms
+        The formula, which :func:`can_scan_early` accepts.
+    kinds
+        Kind of each column of the table.
+    coders
+        Coders of the text columns.
+    scored
+        Whether the table has the response.
+    others
+        Names of the offset, weight and trials columns by role, outside the formula.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        kinds: Mapping[str, str],
+        coders: Mapping[str, Coder],
+        scored: bool,
+        others: Mapping[str, str | None],
+    ) -> None:
+        self._terms, self._scored = terms, scored
+        parts = [term for term in terms.terms if term.factors]
+        self._nodes = [term.factors[0] for term in parts if _lone(term, kinds)]
+        self._dense = [term for term in parts if not _lone(term, kinds)]
+        self._coders = [coders[_column(node)] for node in self._nodes]
+        self._counts = [np.zeros(0, np.int64) for _ in self._nodes]
+        self._others = [name for name in others.values() if name is not None]
+        offset = "offset" if terms.offsets else others.get("offset")
+        features = tuple(f"\0{k}" for k in range(len(self._dense)))  # no column has such a name
+        self._columns = Columns(
+            label(terms.response) if scored else None,
+            features,
+            offset,
+            others.get("weight"),
+            others.get("trials"),
+        )
+        self._faults = Faults()
+        self._scanner = Scanner(self._columns, self._faults, drop_missing=False, rounding=False)
+        self._step = block_rows(2 * len(self._columns.names) + len(self._nodes))
+        self._seen = 0
+
+    def add(self, rows: int, kept: int, values: Values) -> None:
+        """Add the values (kept,) of the rows of a block that are kept, of ``rows`` in all."""
+        start, self._seen = self._seen, self._seen + rows
+        for k, node in enumerate(self._nodes):
+            column = values[_column(node)]
+            assert isinstance(column, Codes)
+            found = np.bincount(column.codes.astype(np.intp), minlength=len(self._counts[k]))
+            found[: len(self._counts[k])] += self._counts[k]
+            self._counts[k] = found
+        for low in range(0, kept, self._step):
+            piece = slice(low, min(low + self._step, kept))
+            chosen = {
+                name: Codes(column.codes[piece], column.values)
+                if isinstance(column, Codes)
+                else column[piece]
+                for name, column in values.items()
+            }
+            self._scanner.add(start + low, self._block(chosen, piece.stop - low))
+
+    def _block(self, values: Values, rows: int) -> Matrix:
+        def report(kind: str, name: str, bad: object, found: object) -> None:
+            self._faults.count(kind, name, 0, 1, "")
+
+        block = np.empty((len(self._columns.names), rows))
+        lines = iter(block)
+        with np.errstate(over="ignore"):
+            for term in self._dense:
+                line = next(lines)
+                line[:] = finite(term.factors[0], values, {}, report)
+                for node in term.factors[1:]:
+                    line *= finite(node, values, {}, report)
+                if term.scale != "1":
+                    line *= float(term.scale)
+        if self._scored:
+            next(lines)[:] = finite(self._terms.response, values, {}, report)
+        if self._terms.offsets:
+            next(lines)[:] = sum(finite(node, values, {}, report) for node in self._terms.offsets)
+        for name in self._others:
+            column = values[name]
+            assert not isinstance(column, Codes)
+            next(lines)[:] = column
+        return block
+
+    def finish(
+        self, design: Design, factors: Sequence[CodedFactor], levels: LevelCounts
+    ) -> Scan | None:
+        """Return the scan of the design's dense columns, and add the counts to ``levels``.
+
+        ``None`` if a value is in doubt, which another scan reports by row, or if the design has
+        other columns than the terms.
+        """
+        named = [column for column in design.columns if column.fields]
+        dense = [named[j] for j in levels.dense if j < len(named)]
+        order = []
+        for column in dense:
+            nodes = sorted(label(node) for node, _ in column.fields)
+            same = [
+                k
+                for k, term in enumerate(self._dense)
+                if sorted(map(label, term.factors)) == nodes and float(term.scale) == column.scale
+            ]
+            order += same[:1]
+        whole = sorted(order) == list(range(len(self._dense))) and len(order) == len(levels.dense)
+        if self._faults or not whole or [each.node for each in factors] != self._nodes:
+            return None
+        found = self._scanner.finish()
+        for k, (factor, coder) in enumerate(zip(factors, self._coders, strict=True)):
+            place = {level: code for code, level in enumerate(coder.values)}
+            counts = self._counts[k]
+            stated = design.states[label(factor.node)]["levels"]
+            rows = [place.get(level, counts.size) for level in stated]
+            by_level = np.array([counts[row] if row < counts.size else 0 for row in rows])
+            levels.add_counts(k, np.bincount(factor.codes, by_level).astype(np.int64))
+        first = len(self._dense)
+        index = np.array([*order, *[0] * len(factors), *range(first, len(found.mean))], np.intp)
+        chosen = {
+            name: getattr(found, name)[index]
+            for name in ("mean", "sd", "minimum", "maximum", "rounding")
+        }
+        return replace(found, n_dropped=self._seen - found.n_rows, **chosen)
+
+
+def can_scan_early(terms: Terms, kinds: Mapping[str, str]) -> bool:
+    """Return whether the columns of a formula beside lone factors of text have no fitted state."""
+    parts = [*terms.offsets, terms.response]
+    for term in terms.terms:
+        if _lone(term, kinds):
+            continue
+        if not term.factors and term.scale != "1":
+            return False
+        parts += term.factors
+    return not any(
+        fitted_parts(node)
+        or is_factor(node, kinds)
+        or (isinstance(node, Call) and node.function in _SEVERAL)
+        for node in parts
+    )
+
+
+def _lone(term: Term, kinds: Mapping[str, str]) -> bool:
+    """Return whether a term is a factor of a column of text alone."""
+    if len(term.factors) != 1 or term.scale != "1" or not is_factor(term.factors[0], kinds):
+        return False
+    node = term.factors[0]
+    inner = node.argument if isinstance(node, Call) else node
+    return isinstance(inner, Column) and kinds[inner.name] == "text"
+
+
+def _column(node: Node) -> str:
+    inner = node.argument if isinstance(node, Call) else node
+    assert isinstance(inner, Column)
+    return inner.name
+
 
 _TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 

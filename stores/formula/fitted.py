@@ -3,30 +3,293 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache, partial
-from typing import Any, Final
+from itertools import product
+from math import prod
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streammc.errors import ConfigError, StoreError
-from streammc.protocols import Matrix
-from streammc.stores.formula.factor_columns import described_factors, factor_names, factor_node
-from streammc.stores.formula.fit import fitted_parts
-from streammc.stores.formula.full_rank import DesignColumn, Fields, design_columns
-from streammc.stores.formula.nodes import Call, Column, Node, label, walk
-from streammc.stores.formula.shared_columns import changing_together
-from streammc.stores.formula.state_checks import good_state
-from streammc.stores.formula.terms import Terms, read_groups, read_nodes, read_terms
-from streammc.stores.formula.values import (
+from streammc.errors import ConfigError, DataError, StoreError
+from streammc.protocols import Matrix, Vector
+from streammc.stores.formula.expressions import (
     Report,
     State,
     Values,
     as_matrix,
     fields,
     finite,
+    fitted_parts,
     transform,
 )
+from streammc.stores.formula.parser import (
+    MAX_COLUMNS,
+    Call,
+    Column,
+    Node,
+    Term,
+    Terms,
+    columns_of,
+    label,
+    parse_expression,
+    read_groups,
+    read_nodes,
+    read_terms,
+    tokenize,
+    walk,
+)
+
+MOST_LEVELS: Final = 300
+"""Largest number of levels of such a factor: every row has a number for each."""
+
+
+def factor_node(column: str) -> Node:
+    """Return the expression whose fields are the levels of a column, ``C(column)``."""
+    node: Node = parse_expression(tokenize(f"C(`{column}`)"))
+    return node
+
+
+def factor_names(column: str, states: Mapping[str, State]) -> list[str]:
+    """Return the names of the columns of a factor: ``u[g=a]`` for each level, ``tau[g]``."""
+    levels = states[label(factor_node(column))]["levels"]
+    return [*(f"u[{column}={level}]" for level in levels), f"tau[{column}]"]
+
+
+def described_factors(
+    factors: Sequence[str], states: Mapping[str, State], first: int
+) -> list[dict[str, Any]]:
+    """Return the attribute ``factors`` of a store: name, first column and number of levels.
+
+    Parameters
+    ----------
+    first
+        Number of the column of the design at which the factors begin.
+    """
+    found = []
+    for column in factors:
+        levels = len(factor_names(column, states)) - 1
+        found.append({"column": column, "first": first, "levels": levels})
+        first += levels + 1
+    return found
+
+
+def good_factors(attributes: Mapping[str, Any]) -> bool:
+    """Return whether the attribute ``factors``, if there is one, fits the features of a store."""
+    stated = attributes.get("factors", [])
+    if not isinstance(stated, list) or not all(isinstance(each, dict) for each in stated):
+        return False
+    end = 0
+    for each in stated:
+        first, levels = each.get("first"), each.get("levels")
+        if (
+            type(first) is not int
+            or type(levels) is not int
+            or not isinstance(each.get("column"), str)
+        ):
+            return False
+        if first < end or not 1 < levels <= MOST_LEVELS:
+            return False
+        end = first + levels + 1
+    return end <= len(attributes["features"])
+
+
+class DesignColumn(NamedTuple):
+    """A column of the design: ``scale`` times a product of fields."""
+
+    name: str
+    fields: tuple[tuple[Node, int], ...]
+    """Pairs of an expression and the index of one of its fields."""
+    scale: float
+
+
+class Fields(NamedTuple):
+    """Fields of an expression: the levels of a factor, or numeric columns."""
+
+    value: Callable[[], Any]
+    """Returns the value for one row, in the form that formulaic takes."""
+    size: int
+    dropped: int | None
+    """Index of the field that is omitted beside an intercept."""
+    names: tuple[str, ...] | None = None
+    """Names of the others beside an intercept; ``None``: only formulaic knows them."""
+
+
+def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn]:
+    """Return the full-rank design columns of the terms, with the names of formulaic.
+
+    Raises
+    ------
+    DataError
+        If there are more than 4096 columns, none, or two of the same name.
+    """
+    _check_size(terms, fields)
+    columns = plain_columns(terms.terms, fields)
+    if columns is None:
+        columns = _by_formulaic(terms, fields)
+    names = [column.name for column in columns]
+    repeated = next((name for name, times in Counter(names).items() if times > 1), None)
+    if not names or len(names) > MAX_COLUMNS or repeated is not None:
+        found = (
+            "none" if not names else f"{len(names)}" if repeated is None else f"{repeated!r} twice"
+        )
+        raise DataError(
+            f"expected 1 to {MAX_COLUMNS} columns of different names from the formula, "
+            f"found {found}: change its terms"
+        )
+    return columns
+
+
+def plain_columns(terms: Sequence[Term], fields: dict[Node, Fields]) -> list[DesignColumn] | None:
+    """Return the columns of an intercept and of single expressions with known names.
+
+    ``None`` if a term is anything else.
+    """
+    if not terms or terms[0].factors:
+        return None
+    columns: list[DesignColumn] = []
+    for place, term in enumerate(terms):
+        if term.scale != "1" or len(term.factors) != (place > 0):
+            return None
+        if not term.factors:
+            columns.append(DesignColumn("Intercept", (), 1.0))
+            continue
+        (node,) = term.factors
+        found = fields[node]
+        if found.names is None:
+            return None
+        kept = [index for index in range(found.size) if index != found.dropped]
+        columns += [
+            DesignColumn(name, ((node, index),), 1.0)
+            for name, index in zip(found.names, kept, strict=True)
+        ]
+    return columns
+
+
+def _by_formulaic(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn]:
+    """Return the columns, with levels omitted and named by formulaic."""
+    from formulaic import Formula, ModelSpec
+    from formulaic.parser.types import Factor
+    from formulaic.parser.types import Term as FormulaicTerm
+    from pandas import DataFrame
+
+    by_label = {label(node): node for node in fields}
+    parsed = []
+    for term in terms.terms:
+        factors = [Factor(label(node), eval_method="lookup") for node in term.factors]
+        if term.scale != "1" or not factors:
+            factors.insert(0, Factor(term.scale, eval_method="literal"))
+        parsed.append(FormulaicTerm(factors))
+    context = {label(node): found.value() for node, found in fields.items()}
+    spec = ModelSpec(formula=Formula(parsed, _ordering="none"), na_action="ignore", output="sparse")
+    matrix = spec.get_model_matrix(DataFrame(index=[0]), context=context)
+    columns = []
+    for structure in matrix.model_spec.structure:
+        recipes: list[DesignColumn] = []
+        for scoped in structure.scoped_terms:
+            ranges = []
+            for part in scoped.factors:
+                node = by_label[part.factor.expr]
+                skipped = fields[node].dropped if part.reduced else None
+                ranges.append([(node, i) for i in range(fields[node].size) if i != skipped])
+            for choice in product(*reversed(ranges)):
+                recipes.append(DesignColumn("", choice[::-1], float(scoped.scale)))
+        for name, recipe in zip(structure.columns, recipes, strict=True):
+            columns.append(recipe._replace(name=str(name)))
+    return columns
+
+
+def _check_size(terms: Terms, fields: dict[Node, Fields]) -> None:
+    """Refuse a formula of too many columns, before any column is computed."""
+    total = 0
+    for term in terms.terms:
+        counts = [
+            max(1, fields[node].size - (fields[node].dropped is not None)) for node in term.factors
+        ]
+        total += prod(counts)
+        if total > MAX_COLUMNS:
+            widest = max(fields, key=lambda node: fields[node].size)
+            raise DataError(
+                f"expected at most {MAX_COLUMNS} columns from the formula, found more: "
+                f"{label(widest)!r} has {fields[widest].size} levels or columns; group its rare "
+                "levels, or leave it out of the interaction"
+            )
+
+
+_BASES: Final = ("bs", "cc", "cr", "poly")
+
+
+def changing_together(columns: Sequence[DesignColumn]) -> list[str]:
+    """Return the names of columns that cannot change while all others stay as they are.
+
+    Such a column is of a basis or an interaction, or a column of the table that it is made of
+    is also in another term: in an interaction, or beside it as in ``x + I(x ** 2)``. Columns of
+    the same expressions, such as the levels of one factor, are one term.
+    """
+    terms = {column.name: frozenset(node for node, _ in column.fields) for column in columns}
+    used = {term: {name for node in term for name in columns_of(node)} for term in terms.values()}
+    times = Counter(name for names in used.values() for name in names)
+    return [
+        name
+        for name, term in terms.items()
+        if len(term) > 1
+        or any(isinstance(node, Call) and node.function in _BASES for node in term)
+        or any(times[source] > 1 for source in used[term])
+    ]
+
+
+_MAX_NUMBERS: Final = 10_000
+
+
+def good_state(node: Node, state: object) -> bool:
+    """Return whether a stored state has the fields, types and sizes that its term needs."""
+    if not isinstance(state, dict):
+        return False
+    if not isinstance(node, Call) or node.function == "C":
+        levels = state.get("levels")
+        return (
+            isinstance(levels, list)
+            and 0 < len(levels) <= MAX_COLUMNS
+            and all(type(level) in (str, int, float, bool) for level in levels)
+            and all(type(level) is str or math.isfinite(level) for level in levels)
+            and len(set(levels)) == len(levels)
+            and state.get("reference") in levels
+        )
+    if node.function in ("center", "scale"):
+        values = [state.get(key, "absent") for key in ("center", "scale")]
+        return values[1] != 0 and _finite([0 if value is None else value for value in values])
+    if node.function == "poly":
+        alpha, norms = _numbers(state.get("alpha")), _numbers(state.get("norms2"))
+        degree = int(dict(node.options).get("degree", 1))
+        sizes = len(alpha) == degree and len(norms) == degree + 1
+        return sizes and min(norms) > 0
+    knots = _numbers(state.get("knots"))
+    bounds = _numbers([state.get("lower_bound"), state.get("upper_bound")])
+    mean = state.get("constraints")
+    return (
+        len(knots) >= 2
+        and len(bounds) == 2
+        and knots == sorted(knots)
+        and (mean is None or (isinstance(mean, list) and len(mean) == 1 and _finite(mean[0])))
+        and state.get("cyclic", node.function == "cc") is (node.function == "cc")
+    )
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return a list of finite numbers; an empty one for anything else."""
+    return values if _finite(values) else []
+
+
+def _finite(values: Any) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) <= _MAX_NUMBERS
+        and all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    )
+
 
 KINDS: Final = ("number", "boolean", "text", "category")
 """Kinds of table columns; a category is a dictionary column whose levels are numbers."""
@@ -316,3 +579,82 @@ def _wrong(where: str, expected: str, found: str) -> StoreError:
         f"expected {expected} in the formula of {where}, found {found[:100]}: "
         "copy or make the store again, with one version"
     )
+
+
+def covariate(attributes: Mapping[str, Any], name: str) -> tuple[Vector, float]:
+    """Return ``(a, c)`` so that ``X_i . a + c`` is the column ``name`` on the table's scale.
+
+    Parameters
+    ----------
+    attributes
+        Attributes of the data set: features, standardisation and formula.
+    name
+        A feature, or a column that stands alone in a ``bs()``, ``center()`` or ``scale()``.
+
+    Raises
+    ------
+    DataError
+        If ``name`` is neither; the message lists the possible names.
+    """
+    features = list(attributes["features"])
+    table = attributes["standardization"] or {}
+    mean = np.asarray(table.get("mean", np.zeros(len(features))))
+    scale = np.asarray(table.get("scale", np.ones(len(features))))
+    factors = {feature: {feature: 1.0} for feature in features}
+    constants = dict.fromkeys(features, 0.0)
+    if attributes["formula"] is not None:
+        _add_arguments(attributes["formula"], factors, constants)
+    if name not in factors:
+        near = get_close_matches(name, factors, n=1)
+        names = [key for key in factors if key not in features] + features
+        more = ", ..." if len(names) > 8 else ""
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(names[:8])}{more}"
+        )
+        raise DataError(
+            f"expected a feature, or a column that the formula has in bs() without "
+            f"extrapolation 'clip' or 'zero', as covariate, found {name!r}: {hint}"
+        )
+    weights, constant = np.zeros(len(features)), constants[name]
+    for feature, factor in factors[name].items():
+        index = features.index(feature)
+        weights[index] = factor * scale[index]
+        constant += factor * mean[index]
+    return weights, float(constant)
+
+
+def _add_arguments(
+    document: Any, factors: dict[str, dict[str, float]], constants: dict[str, float]
+) -> None:
+    """Add the table columns inside bs(), center() and scale() as functions of the features."""
+    design = read_design(document, "the store")
+    fields: dict[Node, dict[int, str]] = {}
+    for column in design.columns:
+        if len(column.fields) == 1 and column.scale == 1:
+            node, index = column.fields[0]
+            fields.setdefault(node, {})[index] = column.name
+    for node, names in fields.items():
+        if not isinstance(node, Call) or not isinstance(node.argument, Column):
+            continue
+        name = node.argument.name
+        if name in factors or node.function not in ("bs", "center", "scale"):
+            continue
+        state, options = design.states[node.label], dict(node.options)
+        if node.function != "bs":
+            factors[name] = {names[0]: float(state["scale"] or 1.0)}
+            constants[name] = float(state["center"] or 0.0)
+            continue
+        degree, knots = int(options.get("degree", 3)), np.asarray(state["knots"])
+        centres = np.array(
+            [knots[k + 1 : k + 1 + degree].mean() for k in range(len(knots) - degree - 1)]
+        )
+        left_out = len(centres) - len(names)
+        # Outside of its bounds a clipped basis gives the bound, and one of zeros gives 0.
+        if degree < 1 or left_out not in (0, 1) or options.get("extrapolation") in ("clip", "zero"):
+            continue
+        first = float(centres[0]) if left_out else 0.0
+        factors[name] = {
+            names[index]: float(centre) - first
+            for index, centre in zip(sorted(names), centres[left_out:], strict=True)
+        }
+        constants[name] = first

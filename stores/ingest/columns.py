@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from streammc.errors import ConfigError, DataError
-from streammc.stores.ingest.exact_values import is_zoned, kind
+from streammc.stores.ingest.column_values import is_zoned, kind
 from streammc.stores.ingest.faults import advice_for
 from streammc.stores.sources.tables import Table
 

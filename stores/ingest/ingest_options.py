@@ -10,8 +10,7 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import read_design
-from streammc.stores.formula.nodes import columns_of
-from streammc.stores.formula.terms import read_terms
+from streammc.stores.formula.parser import columns_of, read_terms
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.sources.tables import Table
 
@@ -49,7 +48,7 @@ class IngestOptions:
     """Whether row ids of a CSV file stay text, also if each is written as an integer."""
     group: str | None = None
     group_as: Mapping[str, str] | Sequence[str] | None = None
-    """``columns`` or ``integrated`` by factor; see ``ingest.group_choice``."""
+    """``columns`` or ``integrated`` by factor; see ``ingest.grouping_columns``."""
     chunk_rows: int | None = None
     codes_above: int | None = None
     """Number of columns above which a factor becomes codes; ``None``: the default."""

@@ -12,9 +12,8 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.owner_mark import marked_folder
 from streammc.protocols import Matrix, Vector
-from streammc.stores.formula.factor_columns import factor_node
-from streammc.stores.formula.fitted import Design, read_design
-from streammc.stores.formula.used_columns import FormulaRows, RowReport
+from streammc.stores.formula.encoded_blocks import FormulaRows, RowReport
+from streammc.stores.formula.fitted import Design, factor_node, read_design
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import MISSING

@@ -13,13 +13,40 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.protocols import Matrix
-from streammc.stores.ingest.exact_values import LIMIT, find_integers, find_text, to_float64
+from streammc.protocols import Matrix, Vector
+from streammc.stores.ingest.column_values import (
+    LIMIT,
+    Coder,
+    LevelOrder,
+    find_integers,
+    find_text,
+    level_numbers,
+    to_float64,
+)
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.ingest.level_order import LevelOrder
-from streammc.stores.ingest.level_values import Coder, level_numbers
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
+
+
+def row_sums(values: Matrix) -> Vector:
+    """Return the sum of each column of a block (c, m); a finite sum has only finite terms."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums: Vector = values.sum(axis=1)
+    return sums
+
+
+def kept_rows(values: Matrix) -> NDArray[np.intp]:
+    """Return the indices of the rows of a block (c, m) without a missing value."""
+    if np.isfinite(row_sums(values)).all():
+        return np.arange(values.shape[1])
+    return np.flatnonzero(~np.isnan(values).any(axis=0))
+
+
+def drop_missing_rows(values: Matrix) -> Matrix:
+    """Return the rows of a block (c, m) that have no missing value."""
+    kept = kept_rows(values)
+    return values[:, kept] if kept.size < values.shape[1] else values
+
 
 _BLOCK_BYTES: Final = 12 << 20
 

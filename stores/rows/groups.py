@@ -13,9 +13,8 @@ from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import GROUP_OFFSET, Layout
-from streammc.stores.format.manifest import Manifest
+from streammc.stores.format.manifest import Manifest, read_values
 from streammc.stores.rows.mapping import map_member
-from streammc.stores.rows.member_values import read_values
 
 
 def read_groups(

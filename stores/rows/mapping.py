@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import OutOfMemoryError, StorageIOError
 from streammc.stores.format.layout import Layout, Member
-from streammc.stores.format.objects import open_object, read_object
+from streammc.stores.format.objects import open_object, read_file
 
 _MAP_FIXED: Final = 0x10
 _MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0)
@@ -97,7 +97,7 @@ def _load_member(
     raw = array.reshape(-1).view(np.uint8)
     size = layout.chunk_bytes(member)
     for chunk in range(layout.n_chunks):
-        read_object(root, member.key(chunk), raw[chunk * size : (chunk + 1) * size])
+        read_file(root, member.key(chunk), raw[chunk * size : (chunk + 1) * size])
     array.flags.writeable = False
     return array
 

@@ -238,7 +238,7 @@ def fixed_width(
 def _kind(type_: Any) -> str:
     import pyarrow as pa
 
-    from streammc.stores.ingest.exact_values import kind
+    from streammc.stores.ingest.column_values import kind
 
     inner = type_.value_type if pa.types.is_dictionary(type_) else type_
     if pa.types.is_integer(inner) or pa.types.is_floating(inner):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streammc.errors import DataError, OutOfMemoryError, StreammcError
-from streammc.stores.sources.ahead import ahead
+from streammc.stores.in_threads import ahead
 from streammc.stores.sources.input_files import open_input
 from streammc.stores.sources.source import NoArrowType
 from streammc.trace.local_path import is_address

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from streammc.errors import DataError
+from streammc.stores.sources.input_files import InputFile
 
 
 class NoArrowType(NamedTuple):
@@ -53,3 +59,121 @@ class Source(Protocol):
 
     def warnings(self) -> list[str]:
         """Return the warnings about values of the last pass that may not be what they seem."""
+
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+class PartitionedSource:
+    """A source with further columns, each of one value: a ``sources.source.Source``.
+
+    Parameters
+    ----------
+    source
+        The source without the columns.
+    constants
+        Arrow array of one value for each further column.
+    written
+        The same values as they are written, as text.
+
+    Raises
+    ------
+    DataError
+        If the source has a column of the same name.
+    """
+
+    def __init__(
+        self, source: Source, constants: Mapping[str, Any], written: Mapping[str, Any]
+    ) -> None:
+        both = next((name for name in constants if name in source.names), None)
+        if both is not None:
+            raise DataError(
+                f"expected the column {both!r} in the file or in the names of the folders, found "
+                f"both for {source.label}: leave out one"
+            )
+        self.inner = source
+        self._constants, self._texts = dict(constants), dict(written)
+        self.label, self.path, self.n_rows = source.label, source.path, source.n_rows
+        self.hidden, self.integers = source.hidden, source.integers
+        self.booleans, self.spool = source.booleans, source.spool
+        self.written = source.written | frozenset(written)
+        self.names = (*source.names, *constants)
+        self.types = (*source.types, *(value.type for value in constants.values()))
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
+    ) -> Iterator[Any]:
+        """Yield record batches with ``columns``, see ``Source.batches``."""
+        own = [name for name in columns if name not in self._constants]
+        inner = own or list(self.inner.names[:1])  # to count the rows
+        kept = levels & frozenset(own)
+        for batch in self.inner.batches(inner, rows, text=text if own else True, levels=kept):
+            arrays = []
+            for name in columns:
+                if name not in self._constants:
+                    arrays.append(batch.column(own.index(name)))
+                    continue
+                index = pa.array([0]).take(pa.repeat(0, batch.num_rows))
+                value = (self._texts if name in levels else self._constants)[name]
+                if name in levels and value.null_count == 0:
+                    codes = index.cast(pa.int32())
+                    arrays.append(pa.DictionaryArray.from_arrays(codes, value))
+                else:
+                    arrays.append(value.take(index))
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def warnings(self) -> list[str]:
+        """Return the warnings of the file, see ``Source.warnings``."""
+        return self.inner.warnings()
+
+
+def with_partitions(sources: Sequence[Source], files: Sequence[InputFile]) -> list[Source]:
+    """Return the sources with the columns of the folders above their files.
+
+    As ``pyarrow.dataset`` does: a column is int64 if every value is a whole number, else text. As
+    a level, a value is the text that is written.
+
+    Raises
+    ------
+    DataError
+        If files have different such folders above them, or one twice.
+    """
+    names = [name for name, _ in files[0].partitions]
+    for file in files:
+        own = [name for name, _ in file.partitions]
+        if own != names or len({*own}) < len(own):
+            raise DataError(
+                f"expected the same folders name=value above every file, each name once, found "
+                f"{_listed(names)} above {files[0].path!r} and {_listed(own)} above "
+                f"{file.path!r}: ingest one layout at a time"
+            )
+    if not names:
+        return list(sources)
+    columns, texts = {}, {}
+    for place, name in enumerate(names):
+        values = [file.partitions[place][1] for file in files]
+        texts[name] = pa.array(values, pa.string())
+        whole = all(value is None or _INTEGER.fullmatch(value) for value in values)
+        if whole and any(value is not None for value in values):
+            numbers = [None if value is None else int(value) for value in values]
+            columns[name] = pa.array(numbers, pa.int64())
+        else:
+            columns[name] = texts[name]
+    return [
+        PartitionedSource(source, _row(columns, k), _row(texts, k))
+        for k, source in enumerate(sources)
+    ]
+
+
+def _row(columns: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """Return one value of each column, as arrays."""
+    return {name: column[place : place + 1] for name, column in columns.items()}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"{name}=" for name in names) or "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.stores.sources.distinct_files import distinct_files
 from streammc.stores.sources.input_files import (
     InputFile,
     input_files,
@@ -26,11 +25,63 @@ from streammc.stores.sources.input_files import (
     open_input,
     refuse_logged,
 )
-from streammc.stores.sources.memory_table import memory_source
-from streammc.stores.sources.partitions import with_partitions
-from streammc.stores.sources.source import NoArrowType, Source
+from streammc.stores.sources.source import NoArrowType, Source, with_partitions
 from streammc.trace.file_stamp import FileStamp, stamp_difference
-from streammc.trace.local_path import is_address
+from streammc.trace.local_path import is_address, real_place
+
+
+def distinct_files(parts: Sequence[Any]) -> list[Any]:
+    """Return parts of a table without files that a path, a pattern or a link names again.
+
+    A file below other folders ``name=value`` is kept, since their columns differ.
+    """
+    once: dict[Any, Any] = {}
+    for part in parts:
+        known = isinstance(part, InputFile)
+        once.setdefault((real_place(part.path), part.partitions) if known else object(), part)
+    return list(once.values())
+
+
+def memory_source(item: Any) -> Source:
+    """Return the source of a table in memory.
+
+    Raises
+    ------
+    ConfigError
+        If it is no table.
+    DataError
+        If its columns cannot be read.
+    """
+    from streammc.stores.sources.array_source import ArraySource
+    from streammc.stores.sources.arrow_source import MemorySource
+
+    if isinstance(item, ArraySource):
+        return item
+    wanted = ("__arrow_c_stream__", "__arrow_c_array__")
+    foreign = type(item).__module__.partition(".")[0] == "xarray"
+    if foreign or (
+        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
+    ):
+        raise ConfigError(
+            f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "
+            f"{_remedy(item)}"
+        )
+    return MemorySource(item)
+
+
+def _remedy(item: Any) -> str:
+    """Return the advice for an object that is not a table."""
+    module = type(item).__module__.partition(".")[0]
+    if module.startswith("dask"):
+        return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
+    if module == "xarray":
+        return "use streammc.from_xarray for xarray"
+    if hasattr(item, "collect"):
+        return "collect() it first, or ingest its files"
+    if hasattr(item, "files"):
+        return "ingest its files"
+    return "use streammc.from_arrays for arrays"
+
 
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or spreadsheet",

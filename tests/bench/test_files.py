@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streammc.stores.ingest import exact_values, table_blocks
+from streammc.stores.ingest import column_values, table_blocks
 from streammc.stores.sources import csv_source
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -46,16 +46,16 @@ def arrow_cast(array: Any) -> Any:
 
 
 FAULTS = {
-    "decimals by Arrow": (exact_values, "_nearest", arrow_cast, "wrong"),
+    "decimals by Arrow": (column_values, "_nearest", arrow_cast, "wrong"),
     "levels of numbers as numbers": (
         table_blocks,
         "level_numbers",
-        exact_values.to_float64,
+        column_values.to_float64,
         "wrong",
     ),
-    "zones as they are written": (exact_values, "is_zoned", lambda type_: False, "wrong"),
+    "zones as they are written": (column_values, "is_zoned", lambda type_: False, "wrong"),
     "moments as they are written": (
-        exact_values,
+        column_values,
         "iso_word",
         lambda word, times=False: word,
         "unexplained",

@@ -173,7 +173,7 @@ def test_error_of_the_service_itself_does_hold_what_must_not_be_shown(
 ) -> None:
     import obstore
 
-    from streammc.stores.cloud.connection import connect
+    from streammc.stores.cloud.requests import connect
 
     name = bucket.address.removeprefix("s3://")
     with fault_proxy.FaultProxy(

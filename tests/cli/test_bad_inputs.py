@@ -312,12 +312,12 @@ def test_impossible_file_names_are_refused(name: str, here: Path) -> None:
 def test_internal_error_is_one_line_with_exit_code_70(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streammc.stores.format import verify
+    from streammc.stores import store
 
     def broken(path: str) -> None:
         raise RuntimeError("a defect\nin two lines")
 
-    monkeypatch.setattr(verify, "info", broken)
+    monkeypatch.setattr(store, "info", broken)
     done = streammc("info", "store.zarr")
     assert 70 == done.code
     assert 1 == len(done.err.splitlines())

@@ -12,7 +12,7 @@ import xarray
 from coded_tables import table
 from command_line import streammc
 
-from streammc.stores.ingest import wide_design
+from streammc.stores.ingest import value_checks
 
 FORMULA = ("--formula", "late ~ x + C(tail)", "--quiet")
 SHORT = ("--draws", "50", "--warmup", "50", "--chains", "1", "--seed", "1", "--quiet")
@@ -54,7 +54,7 @@ def test_ingest_prints_the_codes_once(made):
 def test_a_large_store_is_said_before_it_is_written_and_a_far_larger_one_is_a_warning(
     made, monkeypatch
 ):
-    monkeypatch.setattr(wide_design, "LARGE_BYTES", 100_000)
+    monkeypatch.setattr(value_checks, "LARGE_BYTES", 100_000)
     words = ("ingest", made / "t.parquet", made / "large.zarr", *FORMULA[:2])
     note, *_ = streammc(*words).err.splitlines()
     assert re.match(rf"{made}/large.zarr takes 0.\d+ MB: 20,000 rows of \d+ bytes", note)

@@ -14,7 +14,7 @@ from fault_proxy import FaultProxy
 from object_store import KEY_ID, SECRET, Bucket, forget_connections, forget_runs
 
 from streammc.stores.cloud.address import store_root
-from streammc.stores.cloud.connection import connect
+from streammc.stores.cloud.requests import connect
 
 SAMPLE = ("--model", "logistic", "--seed", "1", "--draws", "60", "--warmup", "60", "--chains", "2")
 CANARIES = (SECRET, KEY_ID, "canary")

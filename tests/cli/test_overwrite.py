@@ -15,10 +15,10 @@ from streammc.errors import BusyError, ConfigError, DataError, IdentityError
 from streammc.prediction.predict import predict
 from streammc.runs.interactive import sample
 from streammc.stores import Store, StoreWriter, open_store
-from streammc.stores.full_pass.row_blocks import whole
 from streammc.stores.ingest.from_dask import from_dask
 from streammc.stores.ingest.from_xarray import from_xarray
 from streammc.stores.ingest.ingestion import from_table
+from streammc.stores.rows.row_blocks import whole
 from streammc.trace.run_directory import RunDirectory
 
 SHORT = ("--draws", "60", "--warmup", "60", "--chains", "2", "--quiet")

@@ -10,7 +10,7 @@ import pytest
 from command_line import streammc
 
 import streammc as library
-from streammc.stores.sources.input_record import content_crc, input_record, same_input, with_crc
+from streammc.stores.sources.input_files import content_crc, input_record, same_input, with_crc
 
 
 @pytest.fixture(autouse=True)

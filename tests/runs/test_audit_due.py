@@ -67,7 +67,7 @@ def test_audit_time_is_compared_with_draws_passes_and_warm_up(tmp_path, monkeypa
 
 
 def test_later_audit_removes_the_warning_of_the_skipped_one(tmp_path, monkeypatch):
-    from streammc.stores.simulate.simulation import simulate
+    from streammc.stores.simulation import simulate
 
     simulate("logistic", tmp_path / "store", 20_000, 2, 1)
     monkeypatch.setattr(audit_due, "audit_seconds", lambda *_: 1e6)

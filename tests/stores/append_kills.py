@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from streammc.errors import MissingError
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.append import append
 from streammc.stores.ingest.ingestion import ingest
-from streammc.stores.store import open_store
+from streammc.stores.store import open_store, verify
 from streammc.trace import durable
 
 CALLS = ("write", "fsync", "rename", "mkdir", "link", "unlink", "rmdir", "symlink")

@@ -19,10 +19,10 @@ from streammc.errors import (
     StoreError,
     UnavailableError,
 )
-from streammc.stores.cloud import run_pointer, staged_run
+from streammc.stores.cloud import staged_run
 from streammc.stores.cloud.address import store_root
-from streammc.stores.cloud.connection import connect
-from streammc.stores.cloud.run_pointer import POINTER, Version
+from streammc.stores.cloud.requests import connect
+from streammc.stores.cloud.staged_run import POINTER, Version
 from streammc.trace import places
 from streammc.trace.run_directory import RunDirectory
 
@@ -89,7 +89,7 @@ def test_run_at_an_address_has_the_digest_of_a_local_run(job, far, near):
 
 def test_address_has_the_pointer_and_the_objects_that_it_names_alone(job, far):
     job.sample(far)
-    pointer, _ = run_pointer.read_pointer(store_root(far))
+    pointer, _ = staged_run.read_pointer(store_root(far))
     assert {POINTER, *pointer.keys()} == objects(far).keys()
     assert {each.key: each.size for each in (*pointer.state, *pointer.others)} == {
         key: size for key, size in objects(far).items() if key != POINTER
@@ -151,7 +151,7 @@ def test_commit_without_its_pointer_is_seen_by_nobody(job, far, near, monkeypatc
     reader = RunDirectory.open(far)
     assert reader.generation == 2
     job.check_prefix(reader)
-    left = objects(far).keys() - {POINTER} - run_pointer.read_pointer(store_root(far))[0].keys()
+    left = objects(far).keys() - {POINTER} - staged_run.read_pointer(store_root(far))[0].keys()
     assert left  # of the commit whose pointer is missing
     assert near == job.sample(far).digest()
     assert not left & objects(far).keys()  # the next writer deletes them
@@ -172,7 +172,7 @@ def test_of_two_writers_of_one_run_the_second_to_commit_is_busy(job, far, near, 
                 places.flush(second.path)
         assert 75 == caught.value.exit_code
         assert place in str(caught.value)
-        pointer, _ = run_pointer.read_pointer(store_root(place))
+        pointer, _ = staged_run.read_pointer(store_root(place))
         assert {POINTER, *pointer.keys()} == objects(place).keys()
         forget_runs()
         assert near == first.digest() == RunDirectory.open(place).digest()
@@ -237,9 +237,9 @@ def test_lost_answer_to_the_put_of_a_pointer_is_recognised(job, bucket, far, nea
 def test_writer_that_does_not_read_back_takes_its_own_pointer_for_anothers(
     job, bucket, far, monkeypatch
 ):
-    read = run_pointer._read
+    read = staged_run._read
     other = Version('"of another writer"', None)
-    monkeypatch.setattr(run_pointer, "_read", lambda folder: read(folder) and (b"", other))
+    monkeypatch.setattr(staged_run, "_read", lambda folder: read(folder) and (b"", other))
     monkeypatch.setattr(staged_run, "read_pointer", lambda folder: None)
     host = bucket.endpoint.removeprefix("http://")
     with fault_proxy.FaultProxy(host, lost_pointer()) as proxy:
@@ -270,7 +270,7 @@ def test_faults_change_no_byte_of_a_run_at_an_address(
 
 
 def named(far, kind):
-    pointer, _ = run_pointer.read_pointer(store_root(far))
+    pointer, _ = staged_run.read_pointer(store_root(far))
     return [each.key for each in getattr(pointer, kind)]
 
 
@@ -309,13 +309,13 @@ def test_damaged_pointer_is_refused_by_name(job, far):
 def test_reader_that_meets_a_commit_reads_the_pointer_again(job, far, near, monkeypatch):
     with suppress(Killed):
         job.sample(far, committed=stop_after(2))
-    stale = run_pointer.read_pointer(store_root(far))
+    stale = staged_run.read_pointer(store_root(far))
     job.sample(far)  # the objects of the earlier state are deleted
     answers = [stale]
     monkeypatch.setattr(
         staged_run,
         "read_pointer",
-        lambda folder: answers.pop() if answers else run_pointer.read_pointer(folder),
+        lambda folder: answers.pop() if answers else staged_run.read_pointer(folder),
     )
     forget_runs()
     assert near == RunDirectory.open(far).digest()

@@ -39,9 +39,9 @@ from streammc.runs.job import run_job
 from streammc.samplers import hmc
 from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import open_store
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.append import append
 from streammc.stores.ingest.ingestion import ingest
+from streammc.stores.store import verify
 from streammc.trace.collection import collect
 from streammc.trace.run_directory import RunDirectory
 

@@ -19,7 +19,7 @@ import numpy as np
 from streammc.cli import main as command
 from streammc.control_variates.expansion import ControlVariates
 from streammc.stores import open_store
-from streammc.stores.format.verify import verify
+from streammc.stores.store import verify
 from streammc.trace.datatree import open_rows, open_run
 from streammc.trace.run_directory import RunDirectory
 

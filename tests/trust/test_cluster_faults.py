@@ -20,7 +20,7 @@ from command_line import program, streammc
 import streammc as package
 from streammc.errors import StreammcError
 from streammc.protocols import RowBlock
-from streammc.stores.full_pass import block_tasks, kept_results
+from streammc.stores import reduction
 from streammc.stores.store import open_store
 from streammc.trace.run_directory import RunDirectory
 
@@ -54,7 +54,7 @@ def test_tasks_that_run_twice_are_counted_once(
     dataset = open_store(store)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     task, expected = sums(tmp_path / "seen", dataset)
-    once, generator, repeated = block_tasks.reduce_block, random.Random(1), [0]
+    once, generator, repeated = reduction.reduce_block, random.Random(1), [0]
 
     def often(task: Any, block: Any) -> Any:
         if generator.random() < 0.3:
@@ -63,7 +63,7 @@ def test_tasks_that_run_twice_are_counted_once(
         return once(task, block)
 
     alone = dataset.reduce(Counting(), scheduler="sync")
-    monkeypatch.setattr(block_tasks, "reduce_block", often)
+    monkeypatch.setattr(reduction, "reduce_block", often)
     for threads in range(1, rounds(5, 100) + 1):
         found = dataset.reduce(task, scheduler=1 + threads % 3)
         assert expected.tobytes() == found.tobytes()
@@ -106,8 +106,8 @@ def test_good_blocks_of_a_pass_that_failed_are_used_again_where_code_is_pinned(
     pinned: bool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if pinned:
-        known = (*kept_results.KNOWN, Poison.__module__.partition(".")[0])
-        monkeypatch.setattr(kept_results, "KNOWN", known)
+        known = (*reduction.KNOWN, Poison.__module__.partition(".")[0])
+        monkeypatch.setattr(reduction, "KNOWN", known)
     dataset = open_store(store)
     (tmp_path / "seen").mkdir()
     task = Poison(tmp_path / "seen")

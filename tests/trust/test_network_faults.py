@@ -55,7 +55,7 @@ import sys
 from pathlib import Path
 from clusters import Slow
 from distributed import Client
-from streammc.stores.cluster.scheduler_address import ClusterAddress
+from streammc.stores.dask_cluster import ClusterAddress
 from streammc.stores.store import open_store
 store, folder, address = sys.argv[1:]
 with Client(address, set_as_default=False) as client:

@@ -22,11 +22,11 @@ from object_store import Bucket, forget_connections
 from streammc.errors import BusyError, IdentityError, StreammcError, UnavailableError
 from streammc.stores.cloud import requests
 from streammc.stores.cloud.address import store_root
-from streammc.stores.cloud.connection import connect
+from streammc.stores.cloud.requests import connect
 from streammc.stores.cloud.upload import Upload
 from streammc.stores.format.manifest import read_manifest
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.ingestion import ingest
+from streammc.stores.store import verify
 
 SHORT = ("--draws", "40", "--warmup", "40", "--chains", "2", "--seed", "1", "--quiet", "--json")
 Choice = Callable[[str, str], str | None]

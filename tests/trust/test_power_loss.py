@@ -21,7 +21,7 @@ from checks_of_trust import rounds
 
 from streammc.errors import StreammcError
 from streammc.stores import open_store
-from streammc.stores.format.verify import verify
+from streammc.stores.store import verify
 from streammc.trace.run_directory import RunDirectory
 
 Recorded = Callable[[str, object], None]

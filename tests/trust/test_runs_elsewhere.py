@@ -20,7 +20,7 @@ from fault_proxy import FaultProxy
 from object_store import Bucket, forget_runs
 
 from streammc.stores.cloud.address import store_root
-from streammc.stores.cloud.run_pointer import read_pointer
+from streammc.stores.cloud.staged_run import read_pointer
 
 WORDS = (*JOB, "--sampler", "hmc-ecs", "--draws", "600", "--json")
 

@@ -103,14 +103,14 @@ BUGS = {
         "hmc",
     ),
     "last partial chunk dropped": Bug(
-        "stores/full_pass/row_blocks.py",
+        "stores/rows/row_blocks.py",
         "                y = response[:m]\n",
         "                if m < self.chunk_rows:\n                    continue\n"
         "                y = response[:m]\n",
         EVERY_ROW,
     ),
     "chunk counted twice": Bug(
-        "stores/full_pass/block_tasks.py",
+        "stores/reduction.py",
         "    pieces = block.pieces()\n",
         "    pieces = block.pieces()\n    if block.index == 1:\n"
         "        pieces = iter([*pieces, *block.pieces()])\n",

@@ -34,7 +34,7 @@ from streammc.samplers import mh_fixed
 from streammc.samplers.common.sampler import RunRequest, Setup
 from streammc.samplers.metropolis.loop import STEP
 from streammc.stores import open_store
-from streammc.stores.simulate.simulation import simulate
+from streammc.stores.simulation import simulate
 
 Array = NDArray[np.float64]
 M, BATCHES, ALPHA = 200, 5, 0.1

@@ -8,7 +8,7 @@ import pytest
 from command_line import snapshot, streammc
 from job_tables import write_job, write_table
 
-from streammc.stores.ingest import wide_design
+from streammc.stores.ingest import value_checks
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_a_plan_names_a_store_far_larger_than_its_tables(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [] == streammc("check", job, "--json").json["notes"]
-    monkeypatch.setattr(wide_design, "LARGE_BYTES", 100)
-    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 0.1)
+    monkeypatch.setattr(value_checks, "LARGE_BYTES", 100)
+    monkeypatch.setattr(value_checks, "TIMES_SOURCE", 0.1)
     (note,) = streammc("check", job, "--json").json["notes"]
     assert note.startswith("the store takes about ")
     assert note.endswith("codes_above, layout and compression of [ingest]")

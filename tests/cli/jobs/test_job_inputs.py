@@ -86,7 +86,7 @@ def test_tables_at_an_address_are_read_and_a_grown_address_is_appended(
 ) -> None:
     import obstore
 
-    from streammc.stores.cloud.connection import connect
+    from streammc.stores.cloud.requests import connect
 
     place = connect("s3", bucket.address.removeprefix("s3://"))
     near = write_job(folder, files=f'["{DAYS}"]', formula=FORMULA, predictions="")

@@ -11,8 +11,8 @@ from passes import table
 from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSums, raise_fault
 from streammc.errors import ModelError
 from streammc.stores import from_arrays
-from streammc.stores.full_pass.reduction import run
-from streammc.stores.full_pass.row_blocks import MemoryBlock
+from streammc.stores.reduction import run
+from streammc.stores.rows.row_blocks import MemoryBlock
 
 KINDS = ["logistic", "poisson", "gaussian", "gaussian-2"]
 

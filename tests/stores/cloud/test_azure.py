@@ -101,7 +101,7 @@ def test_store_and_run_at_an_address_of_azure_are_those_of_a_disk(
 def test_a_damaged_object_at_azure_is_refused(container: str, tmp_path: Path) -> None:
     import obstore
 
-    from streammc.stores.cloud.connection import connect
+    from streammc.stores.cloud.requests import connect
 
     table = tmp_path / "t.csv"
     table.write_text("x,y\n" + "".join(f"{n % 7},{n % 3 > 0:d}\n" for n in range(2000)))

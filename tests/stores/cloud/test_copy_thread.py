@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from streammc.errors import UnavailableError
-from streammc.stores.cloud import copy_thread
-from streammc.stores.cloud.copy_thread import CopyThread
+from streammc.stores.cloud import staged_run
+from streammc.stores.cloud.staged_run import CopyThread
 from streammc.trace.run_files import Changes
 
 
@@ -42,7 +42,7 @@ def test_commits_that_wait_are_copied_as_one_with_all_their_files() -> None:
 
 
 def test_sender_waits_while_too_many_bytes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_thread, "MOST_BYTES", 10)
+    monkeypatch.setattr(staged_run, "MOST_BYTES", 10)
     slow, sent = Slow(), threading.Event()
     thread = CopyThread(slow)
     thread.send(change(1))

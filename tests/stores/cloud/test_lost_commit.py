@@ -11,7 +11,7 @@ from object_store import Bucket, forget_connections
 from streammc.errors import StreammcError
 from streammc.stores.cloud import requests
 from streammc.stores.cloud.address import CloudFolder
-from streammc.stores.cloud.connection import connect
+from streammc.stores.cloud.requests import connect
 from streammc.stores.cloud.upload import CLAIM, Upload
 from streammc.stores.format.layout import MANIFEST
 

@@ -25,11 +25,10 @@ from streammc.errors import (
     UnavailableError,
 )
 from streammc.stores.cloud.address import CloudFolder, store_root
-from streammc.stores.cloud.connection import connect
+from streammc.stores.cloud.requests import connect
 from streammc.stores.cloud.upload import CLAIM, Upload
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.ingestion import ingest
-from streammc.stores.store import open_store
+from streammc.stores.store import open_store, verify
 
 TABLE_ROWS = 20_000
 

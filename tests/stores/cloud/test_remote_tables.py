@@ -17,8 +17,7 @@ from object_store import KEY_ID, SECRET, Bucket, forget_connections
 
 from streammc.errors import AccessError, DataError, MissingError, UnavailableError
 from streammc.stores.cloud.address import store_root
-from streammc.stores.cloud.connection import connect
-from streammc.stores.cloud.input_object import InputObject
+from streammc.stores.cloud.requests import InputObject, connect
 from streammc.stores.ingest.ingestion import from_table, ingest
 from streammc.stores.sources.tables import open_table
 

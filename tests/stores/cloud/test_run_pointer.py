@@ -10,10 +10,10 @@ from fault_proxy import FaultProxy
 from object_store import Bucket, forget_connections
 
 from streammc.errors import BusyError, OutputError, StoreError
-from streammc.stores.cloud import run_pointer, staged_run
+from streammc.stores.cloud import staged_run
 from streammc.stores.cloud.address import CloudFolder, store_root
-from streammc.stores.cloud.connection import connect
-from streammc.stores.cloud.run_pointer import Packed, Pointer, decode, put_pointer, read_pointer
+from streammc.stores.cloud.requests import connect
+from streammc.stores.cloud.staged_run import Packed, Pointer, decode, put_pointer, read_pointer
 from streammc.trace.sealed import seal
 
 STATE = (Packed("objects/a-000001.tar", 10, "00ff"),)
@@ -51,7 +51,7 @@ def test_pointer_of_another_writer_stays(before: bool, folder: CloudFolder) -> N
 
 def test_pointer_that_was_deleted_is_not_put_again(folder: CloudFolder) -> None:
     seen = put_pointer(folder, pointer(0), None)
-    obstore.delete(connect(folder.scheme, folder.bucket), folder.key(run_pointer.POINTER))
+    obstore.delete(connect(folder.scheme, folder.bucket), folder.key(staged_run.POINTER))
     with pytest.raises(BusyError):
         put_pointer(folder, pointer(1), seen)
     assert read_pointer(folder) is None
@@ -118,7 +118,7 @@ def test_pointer_that_is_too_large_is_refused(
     folder: CloudFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_pointer(folder, pointer(0), None)
-    monkeypatch.setattr(run_pointer, "DOCUMENT_LIMIT", 10)
+    monkeypatch.setattr(staged_run, "DOCUMENT_LIMIT", 10)
     with pytest.raises(StoreError, match="expected at most 10 bytes"):
         read_pointer(folder)
 

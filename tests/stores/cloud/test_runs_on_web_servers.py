@@ -12,7 +12,7 @@ from object_store import Bucket
 
 from streammc.errors import ConfigError
 from streammc.stores.cloud.address import store_root
-from streammc.stores.cloud.connection import connect
+from streammc.stores.cloud.requests import connect
 from streammc.trace import places
 from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory

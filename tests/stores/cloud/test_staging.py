@@ -13,8 +13,7 @@ from object_store import Bucket, forget_connections
 
 from streammc.errors import BusyError, IdentityError, StoreError, StreammcError, UnavailableError
 from streammc.stores.cloud.staging import pull
-from streammc.stores.format.verify import verify
-from streammc.stores.store import open_store
+from streammc.stores.store import open_store, verify
 
 
 @pytest.fixture

@@ -7,12 +7,7 @@ import json
 import pytest
 
 from streammc.errors import ConfigError, MissingError
-from streammc.stores.cluster.scheduler_address import (
-    ClusterAddress,
-    is_loopback,
-    names_cluster,
-    scheduler_url,
-)
+from streammc.stores.dask_cluster import ClusterAddress, is_loopback, names_cluster, scheduler_url
 
 
 @pytest.mark.parametrize(

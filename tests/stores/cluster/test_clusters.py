@@ -22,8 +22,8 @@ import streammc as package
 from streammc.errors import BusyError, StreammcError, UnavailableError
 from streammc.models import logistic
 from streammc.priors import normal
-from streammc.stores.cluster import worker_checks as checks
-from streammc.stores.cluster.scheduler_connection import connected
+from streammc.stores import dask_cluster as checks
+from streammc.stores.dask_cluster import connected
 from streammc.stores.store import open_store
 
 CommClosedError = pytest.importorskip("distributed").comm.core.CommClosedError

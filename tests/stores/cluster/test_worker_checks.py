@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from streammc.errors import BusyError, IdentityError, OutOfMemoryError, StoreError
-from streammc.stores.cluster import waiting, worker_checks
-from streammc.stores.cluster.worker_checks import Need, describe_worker, require_workers, versions
+from streammc.stores import dask_cluster
+from streammc.stores.dask_cluster import Need, describe_worker, require_workers, versions
 
 
 class Client:
@@ -100,9 +100,9 @@ def test_workers_are_asked_once_and_new_ones_when_they_come():
 
 
 def test_a_worker_that_comes_during_a_pass_compares_versions_itself():
-    worker_checks.same_versions(tuple(versions().items()))
+    dask_cluster.same_versions(tuple(versions().items()))
     with pytest.raises(IdentityError, match=r"found numpy \S+ on "):
-        worker_checks.same_versions((("numpy", "0.0"),))
+        dask_cluster.same_versions((("numpy", "0.0"),))
 
 
 def test_a_worker_that_hangs_is_not_waited_for():
@@ -123,7 +123,7 @@ def test_a_worker_that_hangs_is_not_waited_for():
 def test_a_task_that_kills_workers_is_named(memory, expected):
     worker = SimpleNamespace(memory_limit=memory, nthreads=1, address="tcp://a:1")
     error = SimpleNamespace(task="x-map-3", last_worker=worker, allowed_failures=3)
-    found = waiting._killed(error, lambda key: f"block {key[-1]}", Need(chunk_bytes=1 << 20))
+    found = dask_cluster._killed(error, lambda key: f"block {key[-1]}", Need(chunk_bytes=1 << 20))
     assert "block 3" in str(found)
     assert "4 workers died" in str(found)
     assert expected in str(found)

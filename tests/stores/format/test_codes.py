@@ -17,11 +17,11 @@ from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.protocols import RowBlock
 from streammc.stores import open_store
-from streammc.stores.format.codes import good_codes
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
-from streammc.stores.format.verify import info, verify
+from streammc.stores.format.schema import good_codes
 from streammc.stores.ingest.from_xarray import from_xarray
+from streammc.stores.store import info, verify
 
 
 class Count:

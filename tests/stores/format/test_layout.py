@@ -16,8 +16,8 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.format.manifest import Entry, Manifest
-from streammc.stores.full_pass.block_tasks import task_graph
-from streammc.stores.full_pass.row_blocks import store_blocks
+from streammc.stores.reduction import task_graph
+from streammc.stores.rows.row_blocks import store_blocks
 
 
 @given(st.integers(1, 10**7))

@@ -9,10 +9,10 @@ import pytest
 
 from streammc.errors import AccessError, ConfigError, StorageIOError, StoreError
 from streammc.stores.format.objects import (
-    checksum_object,
+    checksum_file,
     local_path,
     parse_json,
-    read_object,
+    read_file,
     translate,
 )
 
@@ -50,8 +50,8 @@ def test_value_that_is_no_path_is_refused(path: str) -> None:
 def test_checksum_in_pieces_is_the_checksum_of_the_whole(tmp_path: Path) -> None:
     content = np.random.default_rng(0).integers(0, 256, (8 << 20) + 17, dtype=np.uint8)
     (tmp_path / "x").write_bytes(content.tobytes())
-    whole = read_object(tmp_path, "x", np.empty(content.size, np.uint8))
-    assert whole == checksum_object(tmp_path, "x", content.size)
+    whole = read_file(tmp_path, "x", np.empty(content.size, np.uint8))
+    assert whole == checksum_file(tmp_path, "x", content.size)
 
 
 @pytest.mark.parametrize(

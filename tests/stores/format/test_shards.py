@@ -8,6 +8,7 @@ from numcodecs.zstd import compress
 
 from streammc.errors import StoreError
 from streammc.stores.format.layout import Layout, Member
+from streammc.stores.format.schema import shards_of
 from streammc.stores.format.shards import (
     Shards,
     choose_piece_rows,
@@ -16,7 +17,6 @@ from streammc.stores.format.shards import (
     encode_shard,
     index_bytes,
     read_index,
-    shards_of,
 )
 
 PIECE, PIECES, USED = 400, 5, 3

@@ -15,8 +15,8 @@ from streammc.errors import StoreError
 from streammc.stores import open_store
 from streammc.stores.cloud.staging import pull
 from streammc.stores.format.shards import encode_shard, read_tail, tail_bytes
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.ingestion import ingest
+from streammc.stores.store import verify
 
 PIECE = 400
 

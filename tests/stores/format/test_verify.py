@@ -12,7 +12,7 @@ from streammc.errors import MissingError, StoreError
 from streammc.protocols import RowBlock
 from streammc.stores import open_store
 from streammc.stores.format.layout import MANIFEST
-from streammc.stores.format.verify import info, verify
+from streammc.stores.store import info, verify
 
 
 class Count:

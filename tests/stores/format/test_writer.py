@@ -24,7 +24,7 @@ from streammc.errors import (
 from streammc.stores import StoreWriter, open_store
 from streammc.stores.format import partial as partial_module
 from streammc.stores.format import writer as writer_module
-from streammc.stores.format.verify import verify
+from streammc.stores.store import verify
 
 
 def test_blocks_of_any_size_give_the_same_store(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from coded_tables import FORMULA, NEVER, made, pair, table
 from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.stores import open_store
-from streammc.stores.full_pass.row_blocks import whole
 from streammc.stores.ingest.new_rows import encode_rows
+from streammc.stores.rows.row_blocks import whole
 
 FORMULAS = [
     FORMULA,

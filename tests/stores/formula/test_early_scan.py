@@ -14,7 +14,7 @@ import pytest
 
 from streammc.errors import DataError
 from streammc.stores.formula import encoded_blocks
-from streammc.stores.formula.early_scan import EarlyScan
+from streammc.stores.formula.encoded_blocks import EarlyScan
 from streammc.stores.ingest import prepare, table_blocks
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.memory import MemoryStore

@@ -12,7 +12,7 @@ import pytest
 from table_files import write_parquet
 
 from streammc.errors import DataError
-from streammc.stores.ingest.exact_values import iso_text
+from streammc.stores.ingest.column_values import iso_text
 from streammc.stores.ingest.ingestion import from_table
 
 DAYS = ["2024-02-29", "2023-12-31", "2024-01-10", "2023-12-31"]

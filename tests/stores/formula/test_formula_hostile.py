@@ -15,7 +15,7 @@ from command_line import streammc
 from streammc.errors import ConfigError, StoreError
 from streammc.stores import open_store
 from streammc.stores.formula.fitted import read_design
-from streammc.stores.formula.terms import read_terms
+from streammc.stores.formula.parser import read_terms
 from streammc.stores.ingest.ingestion import from_table, ingest
 from streammc.stores.ingest.new_rows import encode_rows
 

@@ -11,7 +11,7 @@ import pytest
 from command_line import streammc
 
 from streammc.errors import ConfigError, DataError
-from streammc.stores.formula.terms import read_terms
+from streammc.stores.formula.parser import read_terms
 from streammc.stores.ingest.ingestion import from_table
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammc.errors import ConfigError
-from streammc.stores.formula.nodes import label
-from streammc.stores.formula.terms import read_nodes, read_terms
+from streammc.stores.formula.parser import label, read_nodes, read_terms
 
 ACCEPTED = {
     "y ~ x + (1 | g)": (("1",), True, ["", "x"]),

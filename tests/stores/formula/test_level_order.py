@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from streammc.errors import DataError
+from streammc.stores.ingest.column_values import LevelOrder
 from streammc.stores.ingest.ingestion import from_table
-from streammc.stores.ingest.level_order import LevelOrder
 from streammc.stores.ingest.new_rows import encode_rows
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from streammc.control_variates.subset import gather
-from streammc.stores.formula import plain_sums, terms
-from streammc.stores.formula.terms import read_terms
+from streammc.stores.formula import parser
+from streammc.stores.formula.parser import read_terms
 from streammc.stores.ingest.ingestion import from_table
 
 FORMULAS = [
@@ -49,11 +49,11 @@ def encoded(formula: str) -> tuple[list[str], np.ndarray]:
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_sum_has_the_terms_and_columns_of_formulaic(formula, monkeypatch):
     found_terms, (names, design) = read_terms(formula), encoded(formula)
-    from streammc.stores.formula import fitted, full_rank
+    from streammc.stores.formula import fitted
 
     fitted._columns.cache_clear()
-    monkeypatch.setattr(terms, "summed", lambda *_: None)
-    monkeypatch.setattr(full_rank, "plain_columns", lambda *_: None)
+    monkeypatch.setattr(parser, "summed", lambda *_: None)
+    monkeypatch.setattr(fitted, "plain_columns", lambda *_: None)
     expected_names, expected_design = encoded(formula)
     fitted._columns.cache_clear()
     assert read_terms(formula) == found_terms
@@ -63,16 +63,16 @@ def test_a_sum_has_the_terms_and_columns_of_formulaic(formula, monkeypatch):
 
 @pytest.mark.parametrize("formula", OTHERS)
 def test_what_is_no_sum_of_columns_is_left_to_formulaic(formula):
-    from streammc.stores.formula.placeholders import with_placeholders
+    from streammc.stores.formula.parser import with_placeholders
 
     nodes: dict = {}
-    assert plain_sums.summed(with_placeholders(formula, nodes), nodes.values()) is None
+    assert parser.summed(with_placeholders(formula, nodes), nodes.values()) is None
 
 
 def test_a_sum_does_not_import_formulaic():
     code = (
         "import sys\n"
-        "from streammc.stores.formula.terms import read_terms\n"
+        "from streammc.stores.formula.parser import read_terms\n"
         "read_terms('y ~ x + z')\n"
         "print('formulaic' in sys.modules, 'pandas' in sys.modules)"
     )

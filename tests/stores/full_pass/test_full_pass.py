@@ -15,10 +15,9 @@ import pytest
 
 from streammc.errors import ConfigError, StoreError, UnavailableError
 from streammc.protocols import RowBlock
-from streammc.stores import from_arrays, open_store
-from streammc.stores.cluster import waiting, worker_checks
-from streammc.stores.full_pass.reduction import run
-from streammc.stores.full_pass.row_blocks import MemoryBlock
+from streammc.stores import dask_cluster, from_arrays, open_store
+from streammc.stores.reduction import run
+from streammc.stores.rows.row_blocks import MemoryBlock
 
 ROWS = 60_000
 
@@ -273,8 +272,8 @@ class Leaving(Sums):
 
 def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(worker_checks, "WORKER_SECONDS", 1.0)
-    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.25)
+    monkeypatch.setattr(dask_cluster, "WORKER_SECONDS", 1.0)
+    monkeypatch.setattr(dask_cluster, "POLL_SECONDS", 0.25)
     store = open_store(table.path)
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with (
@@ -287,7 +286,7 @@ def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.Mo
         client.wait_for_workers(1)
         with monkeypatch.context() as patch:
             answers = {"tcp://a:1": None, "tcp://b:1": "there"}
-            patch.setattr(worker_checks, "ask", lambda *_, **__: answers)
+            patch.setattr(dask_cluster, "ask", lambda *_, **__: answers)
             with pytest.raises(UnavailableError, match=r"found 1 of 2 without it \(tcp://a:1\)"):
                 store.reduce(Sums(), scheduler=client)
         with monkeypatch.context() as patch:
@@ -325,9 +324,7 @@ def test_pages_of_a_store_above_half_the_memory_are_dropped_behind_a_pass(
     assert not any(block.forget for block in store.blocks())
     expected = store.reduce(Sums(), scheduler=2)
     row_bytes = store.layout.row_bytes
-    monkeypatch.setattr(
-        "streammc.stores.full_pass.row_blocks.cached_bytes", lambda: 20_000 * row_bytes
-    )
+    monkeypatch.setattr("streammc.stores.rows.row_blocks.cached_bytes", lambda: 20_000 * row_bytes)
     asked: list[int] = []
     advise = os.posix_fadvise
     monkeypatch.setattr(os, "posix_fadvise", lambda *a: (asked.append(a[3]), advise(*a)))

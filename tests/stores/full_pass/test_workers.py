@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from streammc.stores.full_pass.workers import in_threads
+from streammc.stores.in_threads import in_threads
 
 
 def test_every_item_is_done_once() -> None:

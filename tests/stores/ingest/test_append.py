@@ -17,12 +17,11 @@ import pytest
 
 import streammc
 from streammc.errors import BusyError, ConfigError, DataError, IdentityError, StoreError
-from streammc.stores.format import extension
-from streammc.stores.format.verify import info, verify
-from streammc.stores.full_pass.row_blocks import whole
+from streammc.stores.format import writer
 from streammc.stores.ingest.append import append
 from streammc.stores.ingest.ingestion import from_table, ingest
-from streammc.stores.store import open_store
+from streammc.stores.rows.row_blocks import whole
+from streammc.stores.store import info, open_store, verify
 
 FORMULA = "y ~ bs(x, df=4, extrapolation='clip') + C(g)"
 KILLS = Path(__file__).parent.parent / "append_kills.py"
@@ -235,7 +234,7 @@ def test_a_store_that_changed_in_the_meantime_is_refused(tmp_path: Path) -> None
     old = open_store(path)
     append(frame(50, 2), path)
     with pytest.raises(BusyError, match="as it was opened, found another in its place"):
-        extension.ExtendingWriter(old, 400)
+        writer.ExtendingWriter(old, 400)
     assert [path] == list(tmp_path.iterdir())
 
 
@@ -282,7 +281,7 @@ def test_a_damaged_last_chunk_is_not_taken_over(tmp_path: Path) -> None:
 def test_more_chunks_than_can_be_mapped_are_refused(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "s.zarr"
     ingest(frame(9000, 1), path, response="y", features=["x"], chunk_rows=4096)
-    monkeypatch.setattr(extension, "MAX_CHUNKS", 9)
+    monkeypatch.setattr(writer, "MAX_CHUNKS", 9)
     with pytest.raises(ConfigError, match="expected at most 9 chunk files, found 12"):
         append(frame(4000, 2), path)
 

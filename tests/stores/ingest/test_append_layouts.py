@@ -15,12 +15,11 @@ from streammc.control_variates import compute, update
 from streammc.errors import DataError, StoreError
 from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Rows
-from streammc.stores.format import chunk_reading
-from streammc.stores.format.verify import verify
-from streammc.stores.full_pass.row_blocks import whole
+from streammc.stores.format import manifest
 from streammc.stores.ingest.append import append
 from streammc.stores.ingest.ingestion import ingest
-from streammc.stores.store import open_store
+from streammc.stores.rows.row_blocks import whole
+from streammc.stores.store import open_store, verify
 
 FORMULA = "y ~ x + C(g) + C(h)"
 LEVELS = {"g": 70, "h": 4}
@@ -134,10 +133,10 @@ def test_a_reader_that_forgets_later_rows_refuses_the_last_shard(
     append(frame(30_000, 2), path)
     earlier = open_store(path).earlier(before.fingerprint)
     monkeypatch.setattr(
-        "streammc.stores.full_pass.row_blocks.rows_of_chunk",
+        "streammc.stores.rows.row_blocks.rows_of_chunk",
         lambda layout, chunk: min(layout.chunk_rows, layout.n_rows - chunk * layout.chunk_rows),
     )
-    assert chunk_reading.rows_of_chunk(earlier.layout, 1) > 40_000 - CHUNK
+    assert manifest.rows_of_chunk(earlier.layout, 1) > 40_000 - CHUNK
     with pytest.raises(StoreError, match="expected 4 pieces in the shard"):
         rows_of(earlier)
 

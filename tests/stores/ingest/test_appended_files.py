@@ -17,13 +17,11 @@ from streammc.errors import IdentityError
 from streammc.stores.cloud.staging import pull
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import make_manifest
-from streammc.stores.format.verify import info, verify
-from streammc.stores.ingest.append import append
-from streammc.stores.ingest.appended_files import recorded_generations
+from streammc.stores.ingest.append import append, recorded_generations
 from streammc.stores.ingest.ingestion import ingest
-from streammc.stores.sources import input_record
-from streammc.stores.sources.input_record import content_crc
-from streammc.stores.store import open_store
+from streammc.stores.sources import input_files
+from streammc.stores.sources.input_files import content_crc
+from streammc.stores.store import info, open_store, verify
 
 
 def write(path: Path, rows: int, seed: int) -> Path:
@@ -246,10 +244,10 @@ def test_a_file_that_was_read_is_not_read_again_while_it_stays(
 ) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"one")
-    monkeypatch.setattr(input_record, "time_ns", lambda: 2**62)  # long after it was written
+    monkeypatch.setattr(input_files, "time_ns", lambda: 2**62)  # long after it was written
     found = content_crc(str(path))
     with monkeypatch.context() as patch:
-        patch.setattr(input_record, "google_crc32c", None)
+        patch.setattr(input_files, "google_crc32c", None)
         assert found == content_crc(str(path))
     path.write_bytes(b"another")
     assert found != content_crc(str(path))

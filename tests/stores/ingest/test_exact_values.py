@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from streammc.errors import DataError
-from streammc.stores.ingest.exact_values import to_float64
+from streammc.stores.ingest.column_values import to_float64
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingestion import from_table
 

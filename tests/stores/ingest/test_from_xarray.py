@@ -111,7 +111,7 @@ def test_memory_does_not_grow_with_the_rows(
     import dask
     import dask.array as da
 
-    monkeypatch.setattr("streammc.stores.ingest.dataset_variables._BLOCK_BYTES", 1)
+    monkeypatch.setattr("streammc.stores.ingest.from_xarray._BLOCK_BYTES", 1)
     peaks = []
     for rows in (200_000, 1_600_000):
         X = da.arange(8 * rows, chunks=400_000).reshape(rows, 8) % 1_001

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from streammc.stores.ingest import grouping
-from streammc.stores.ingest.grouping import group_key, grouped, keyed_hash
+from streammc.stores.ingest import shuffle
+from streammc.stores.ingest.shuffle import group_key, grouped, keyed_hash
 
 KEY = group_key(1)
 
@@ -92,7 +92,7 @@ def test_labels_with_the_same_hash_stay_apart(
     tmp_path: Path, kind: str, leaf_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = LABELS[kind]
-    monkeypatch.setattr(grouping, "keyed_hash", lambda found, key: np.zeros(found.size, np.uint64))
+    monkeypatch.setattr(shuffle, "keyed_hash", lambda found, key: np.zeros(found.size, np.uint64))
     check(records(labels), np.concatenate(run(tmp_path, labels, leaf_rows=leaf_rows)))
 
 
@@ -100,8 +100,8 @@ def test_the_check_sees_groups_that_share_a_hash_and_are_not_sorted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = LABELS["integers"]
-    monkeypatch.setattr(grouping, "keyed_hash", lambda found, key: np.zeros(found.size, np.uint64))
-    monkeypatch.setattr(grouping, "group_order", lambda found, key: np.arange(found.size))
+    monkeypatch.setattr(shuffle, "keyed_hash", lambda found, key: np.zeros(found.size, np.uint64))
+    monkeypatch.setattr(shuffle, "group_order", lambda found, key: np.arange(found.size))
     with pytest.raises(AssertionError):
         check(records(labels), np.concatenate(run(tmp_path, labels, leaf_rows=10_000)))
 
@@ -133,7 +133,7 @@ def test_bits_of_the_hash_are_uniform(text: bool, shift: int) -> None:
 
 def test_first_group_is_any_of_the_groups_over_seeds() -> None:
     labels = np.arange(8)
-    first = [grouping.group_order(labels, group_key(seed))[0] for seed in range(800)]
+    first = [shuffle.group_order(labels, group_key(seed))[0] for seed in range(800)]
     counts = np.bincount(first, minlength=8)
     assert ((counts - 100) ** 2 / 100).sum() < chi2.isf(1e-6, 7)
 

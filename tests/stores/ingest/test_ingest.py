@@ -11,8 +11,8 @@ import pytest
 from table_files import FEATURES, WRITERS, design, make_table, rows_of, write_csv, write_parquet
 
 from streammc.stores import open_store
-from streammc.stores.full_pass.row_blocks import whole
 from streammc.stores.ingest.ingestion import from_table, ingest
+from streammc.stores.rows.row_blocks import whole
 
 PLAIN: dict[str, Any] = {"response": "late", "features": FEATURES, "shuffle": False}
 

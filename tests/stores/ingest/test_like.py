@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 from streammc.errors import ConfigError, DataError
-from streammc.stores.covariate import covariate
+from streammc.stores.formula.fitted import covariate
 from streammc.stores.ingest.ingestion import from_table, ingest
 from streammc.stores.ingest.new_rows import encode_rows
 

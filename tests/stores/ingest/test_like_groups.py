@@ -10,8 +10,8 @@ import pytest
 
 from streammc.errors import ConfigError, DataError, StoreError
 from streammc.stores import from_arrays, open_store
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.ingestion import from_table, ingest
+from streammc.stores.store import verify
 
 ROWS = 6_000
 

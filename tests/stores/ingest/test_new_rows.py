@@ -12,9 +12,9 @@ from numpy.testing import assert_allclose
 
 from streammc.errors import DataError
 from streammc.stores import open_store
-from streammc.stores.full_pass.row_blocks import whole
 from streammc.stores.ingest.ingestion import from_table, ingest
 from streammc.stores.ingest.new_rows import encode_rows
+from streammc.stores.rows.row_blocks import whole
 
 FORMULA = "y ~ C(g) * bs(x, df=5) + poly(z, 2) + scale(log(z)) + flag + offset(z)"
 

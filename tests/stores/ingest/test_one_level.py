@@ -17,7 +17,7 @@ import pytest
 from table_files import write_csv, write_parquet
 
 from streammc.errors import DataError
-from streammc.stores.ingest.exact_values import iso_text, iso_word
+from streammc.stores.ingest.column_values import iso_text, iso_word
 from streammc.stores.ingest.ingestion import from_table, ingest
 from streammc.stores.ingest.new_rows import encode_rows
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.stores.ingest import wide_design
+from streammc.stores.ingest import value_checks
 from streammc.stores.ingest.ingestion import from_table, ingest
 
 FORMULA = "late ~ distance + C(tail)"
@@ -68,7 +68,7 @@ def test_many_columns_of_numbers_are_warned_of_without_levels(tmp_path: Path) ->
 
 def warned_before_writing(path: Path, monkeypatch, formula: str, **options) -> list[str]:
     """Return the warnings that are announced of a table of 30 levels before any row is written."""
-    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(value_checks, "LARGE_BYTES", 10_000)
     heard: list[tuple[int, int, list[str]]] = []
 
     def announce(rows: int, row_bytes: int, lines: list[str]) -> None:
@@ -106,11 +106,11 @@ def warned_before_writing(path: Path, monkeypatch, formula: str, **options) -> l
 def test_a_store_far_larger_than_its_source_is_said_before_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formula: str, options: dict, part: str
 ) -> None:
-    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    monkeypatch.setattr(value_checks, "TIMES_SOURCE", 2)
     (line,) = warned_before_writing(tmp_path, monkeypatch, formula, **options)
     assert part in line
     assert "(2,500 rows of 1" in line
-    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 10)
+    monkeypatch.setattr(value_checks, "TIMES_SOURCE", 10)
     report = ingest(tmp_path / "t.csv", tmp_path / "s.zarr", formula=formula, overwrite=True)
     assert [] == [each for each in report["warnings"] if "their source" in each]
 
@@ -118,8 +118,8 @@ def test_a_store_far_larger_than_its_source_is_said_before_it_is_written(
 def test_codes_and_compression_end_the_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
-    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    monkeypatch.setattr(value_checks, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(value_checks, "TIMES_SOURCE", 2)
     source = csv(tmp_path / "t.csv", 30)
     for name, options in (
         ("codes", {"codes_above": 0}),
@@ -131,8 +131,8 @@ def test_codes_and_compression_end_the_warning(
 def test_groups_are_not_told_to_compress_their_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
-    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    monkeypatch.setattr(value_checks, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(value_checks, "TIMES_SOURCE", 2)
     columns = {**table(30), "day": np.arange(2500) % 7}
     formula = "late ~ C(tail):distance + (1 | day)"
     (line,) = ingest(columns, tmp_path / "s.zarr", formula=formula)["warnings"]
@@ -143,7 +143,7 @@ def test_a_table_in_memory_far_larger_than_its_source_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(wide_design, "LARGE_BYTES", 10_000)
-    monkeypatch.setattr(wide_design, "TIMES_SOURCE", 2)
+    monkeypatch.setattr(value_checks, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(value_checks, "TIMES_SOURCE", 2)
     with pytest.warns(UserWarning, match=r"times their source .*--codes-above 0$"):
         from_table(pa.table(table(30)), formula=FORMULA)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from streammc.errors import ConfigError, DataError
-from streammc.stores.full_pass.row_blocks import whole
 from streammc.stores.memory import from_arrays
+from streammc.stores.rows.row_blocks import whole
 
 X = np.arange(12.0).reshape(6, 2)
 G, H = np.array([0, 1, 3, 0, 2, 3]), np.array([1, 0, 1, 1, 0, 0], np.uint8)

@@ -18,9 +18,9 @@ from streammc.errors import ConfigError, DataError, StoreError
 from streammc.group_table import GroupTable
 from streammc.stores import Store, StoreWriter, from_arrays, open_store
 from streammc.stores.format import group_arrays
-from streammc.stores.format.verify import info, verify
-from streammc.stores.ingest import grouping, prepare
+from streammc.stores.ingest import prepare, shuffle
 from streammc.stores.ingest.ingestion import from_table, ingest
+from streammc.stores.store import info, verify
 
 ROWS = 9_001
 CHOSEN: dict[str, Any] = {"response": "y", "features": ["x", "z"], "chunk_rows": 4096}
@@ -135,7 +135,7 @@ def test_buckets_on_disk_give_the_same_store(
 def test_groups_of_equal_hashes_are_not_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grouping, "keyed_hash", lambda labels, key: np.zeros(len(labels), "u8"))
+    monkeypatch.setattr(shuffle, "keyed_hash", lambda labels, key: np.zeros(len(labels), "u8"))
     ingest(TABLE, tmp_path / "s", group="text", **CHOSEN)
     check(open_store(tmp_path / "s"), "text")
 

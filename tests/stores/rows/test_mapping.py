@@ -12,7 +12,7 @@ from streammc.errors import OutOfMemoryError, StoreError
 from streammc.protocols import Rows
 from streammc.stores import open_store
 from streammc.stores.rows import mapping
-from streammc.stores.simulate.simulation import simulate
+from streammc.stores.simulation import simulate
 
 
 def _anonymous_bytes() -> int:

@@ -13,11 +13,10 @@ import pytest
 
 from streammc.errors import BusyError
 from streammc.protocols import Rows
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest.append import append
 from streammc.stores.ingest.ingestion import ingest
-from streammc.stores.rows.piece_reading import StorePieces
-from streammc.stores.store import open_store
+from streammc.stores.rows.piece_cache import StorePieces
+from streammc.stores.store import open_store, verify
 
 OPTIONS: dict[str, Any] = {
     "response": "y",

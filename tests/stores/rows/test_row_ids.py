@@ -15,9 +15,9 @@ import xarray as xr
 import streammc
 from streammc.errors import ConfigError, DataError, StoreError
 from streammc.stores import StoreWriter, from_arrays, open_store
-from streammc.stores.format.verify import verify
 from streammc.stores.ingest import shuffle
 from streammc.stores.ingest.ingestion import from_table, ingest
+from streammc.stores.store import verify
 
 ROWS = 9000
 

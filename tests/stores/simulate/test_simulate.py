@@ -12,9 +12,8 @@ from streammc.errors import ConfigError, StorageIOError
 from streammc.models.check import evaluate
 from streammc.stores import open_store
 from streammc.stores.format import partial
-from streammc.stores.format.verify import verify
-from streammc.stores.simulate.simulated_groups import SimulatedGroups
-from streammc.stores.simulate.simulation import KINDS, _chunk_rows, _stream_rows, simulate
+from streammc.stores.simulation import KINDS, SimulatedGroups, _chunk_rows, _stream_rows, simulate
+from streammc.stores.store import verify
 
 
 def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from streammc.stores.sources.ahead import ahead
+from streammc.stores.in_threads import ahead
 
 
 def counted(n: int, threads: list[int], closed: list[bool]) -> Generator[int]:

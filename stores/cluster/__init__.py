@@ -1,1 +1,0 @@
-"""Work on a Dask cluster: its address, its workers, and what is done when they fail."""

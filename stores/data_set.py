@@ -1,0 +1,148 @@
+"""What data sets on disk and in memory share: columns of the formula, and what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streammc.html_repr import Shown
+from streammc.protocols import Coding, ColumnTerm, Dataset, Vector
+
+if TYPE_CHECKING:
+    from streammc.stores.formula.fitted import Design
+
+
+class FormulaColumns:
+    """Methods of a data set that read the formula in its attributes."""
+
+    attributes: Mapping[str, Any]
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
+        from streammc.stores.formula.fitted import covariate
+
+        return covariate(self.attributes, name)
+
+    def only_together(self) -> list[str]:
+        """Return the design columns that cannot change alone; none without a formula.
+
+        These are columns of bases and of interactions, and columns made of a table column of
+        which another term is made too. Levels of one factor are one term.
+        """
+        design = self._design()
+        return [] if design is None else design.only_together
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the reference levels of each design column that compares a level with them.
+
+        ``{"origin[T.ORD]": ["origin[ATL]"]}``; those of an interaction are several.
+        """
+        design = self._design()
+        return {} if design is None else design.references
+
+    def _design(self) -> Design | None:
+        document = self.attributes.get("formula")
+        if document is None:
+            return None
+        from streammc.stores.formula.fitted import read_design
+
+        return read_design(document, "the store")
+
+    def coding(self) -> Coding | None:
+        """Return what the design columns are as functions of a row; ``None`` without a formula.
+
+        Columns of a factor with a sampled scale have no levels and no numbers, and ``times`` 0.
+        """
+        design = self._design()
+        if design is None:
+            return None
+        from streammc.stores.formula.fitted import is_factor
+        from streammc.stores.formula.parser import label
+
+        sizes: dict[str, int] = {}
+        found: list[ColumnTerm] = []
+        for column in design.columns:
+            levels, numbers = [], []
+            for node, at in column.fields:
+                if is_factor(node, design.kinds):
+                    sizes[label(node)] = len(design.states[label(node)]["levels"])
+                    levels.append((label(node), at))
+                else:
+                    numbers.append(f"{label(node)}[{at}]")
+            term = ColumnTerm(tuple(levels), tuple(sorted(numbers)), float(column.scale))
+            found.insert(0 if not column.fields else len(found), term)
+        found += [ColumnTerm((), (), 0.0)] * len(design.effect_names)
+        moved = self.attributes.get("standardization") or {}
+        q = len(found)
+        mean, scale = moved.get("mean", np.zeros(q)), moved.get("scale", np.ones(q))
+        return Coding(tuple(found), sizes, np.asarray(mean, float), np.asarray(scale, float))
+
+
+_MEGABYTE = 1e6
+
+
+def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
+    """Return the facts of a data set to show: name -> value.
+
+    Parameters
+    ----------
+    dataset
+        A store on disk or in memory.
+    layout
+        Facts about its arrays, by name.
+    """
+    attributes = dataset.attributes
+    groups, formula = attributes.get("groups"), attributes.get("formula")
+    references: dict[str, list[str]] = getattr(dataset, "references", dict)()
+    levels = dict.fromkeys(each for several in references.values() for each in several)
+    return {
+        "place": dataset.address,
+        "rows": dataset.n_rows,
+        "response": dataset.response or "none",
+        "features": list(dataset.feature_names),
+        "formula": formula and formula.get("text"),
+        "reference levels": list(levels) or None,
+        "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
+        "standardised": attributes.get("standardization") is not None,
+        **layout,
+        "fingerprint": dataset.fingerprint[:12],
+    }
+
+
+class ShownStore(Shown):
+    """What a store on disk shows; nothing of it is read."""
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        store: Any = self
+        return f"<Store {store.address!r}: {store.n_rows} rows, {store.n_features} features>"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        store: Any = self
+        chunks = store.layout.chunk_rows
+        size = sum(entry.size for entry in store.manifest.entries.values())
+        layout = {
+            "layout": f"{store.layout.member('X').dtype} columns, chunks of {chunks:,} rows",
+            "megabytes": size / _MEGABYTE,
+        }
+        return "Store", dataset_facts(store, **layout)
+
+
+class ShownArrays(Shown):
+    """What a data set in memory shows."""
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        store: Any = self
+        return f"<MemoryStore: {store.n_rows} rows, {store.n_features} features>"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        store: Any = self
+        arrays = store._plain_arrays()
+        layout = {
+            "layout": f"{arrays[0].dtype} columns in memory",
+            "megabytes": sum(array.nbytes for array in arrays) / _MEGABYTE,
+        }
+        return "MemoryStore", dataset_facts(store, **layout)

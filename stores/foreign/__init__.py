@@ -1,1 +1,0 @@
-"""zarr groups of other programs, opened as data sets where they are."""

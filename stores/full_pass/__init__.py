@@ -1,1 +1,0 @@
-"""The full pass: a reduction over all row blocks with Dask."""

@@ -1,0 +1,374 @@
+"""Grouping columns: effects that are integrated or sampled, and the labels of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError
+from streammc.group_table import GroupTable
+from streammc.stores.format.group_arrays import group_starts, one_group
+from streammc.stores.format.layout import ROW_GROUP
+from streammc.stores.formula.fitted import MOST_LEVELS
+from streammc.stores.formula.parser import Column, GroupTerms, columns_of, read_groups, read_terms
+from streammc.stores.ingest.column_values import iso_text, kind
+from streammc.stores.ingest.column_values import kind as kind_of
+from streammc.stores.ingest.columns import check_zones, require_column
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.table_blocks import block_rows
+from streammc.stores.rows.row_ids import IdColumn, append, converted, plain
+from streammc.stores.sources.tables import Table
+
+COLUMNS: Final = "columns"
+INTEGRATED: Final = "integrated"
+
+
+def chosen_groups(
+    table: Table, options: IngestOptions
+) -> tuple[GroupTerms | None, tuple[str, ...]]:
+    """Return the effects to integrate out, if any, and the factors that become columns.
+
+    Neither for rows to predict. A single factor is integrated, and of several the one of more
+    than 300 levels or with a slope; ``options.group_as`` decides otherwise.
+
+    Raises
+    ------
+    ConfigError
+        If the groups are given twice, rows are to keep their order, a choice names no factor, or
+        two factors would have to be integrated.
+    DataError
+        If a factor to become columns has more than 300 levels.
+    """
+    if options.like is not None:
+        return None, ()
+    written = () if options.formula is None else read_groups(options.formula)
+    if options.group is not None:
+        if written:
+            raise ConfigError(
+                f"expected the groups in the formula or as --group, found both "
+                f"{written[0].column!r} and {options.group!r}: leave out --group"
+            )
+        written = (GroupTerms(options.group),)
+    said = _said(options, [each.column for each in written])
+    if not written:
+        return None, ()
+    integrated, columns = _divided(table, written, said)
+    if columns:
+        assert options.formula is not None
+        _check_roles(read_terms(options.formula).response, columns)
+    if integrated is not None and not options.shuffle:
+        raise ConfigError(
+            "expected --shuffle with groups, found --no-shuffle: the rows of a group are put "
+            "together, in a random order of the groups; leave out --no-shuffle"
+        )
+    return integrated, columns
+
+
+def _said(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
+    """Return the choices of the options by factor."""
+    given = options.group_as or ()
+    pairs = given.items() if isinstance(given, Mapping) else [_pair(text) for text in given]
+    said: dict[str, str] = {}
+    for name, way in pairs:
+        if way not in (COLUMNS, INTEGRATED):
+            raise ConfigError(
+                f"expected {COLUMNS} or {INTEGRATED} for {name!r} in --group-as, found {way!r}: "
+                f"write {name}={COLUMNS}"
+            )
+        if name not in names:
+            known = f"choose from {', '.join(map(repr, names))}" if names else "leave it out"
+            raise ConfigError(
+                f"expected a factor of a term (1 | ...) in --group-as, found {name!r}: {known}"
+            )
+        said[name] = way
+    if options.formula is None and COLUMNS in said.values():
+        raise ConfigError(
+            f"expected a formula for {options.group!r} as columns, found --group: write the term "
+            f"(1 | {options.group}) in --formula"
+        )
+    return said
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, way = str(text).rpartition("=")
+    if not equals or not name:
+        raise ConfigError(
+            f"expected FACTOR={COLUMNS} or FACTOR={INTEGRATED} in --group-as, found {text!r}: "
+            f"write {text}={COLUMNS}"
+        )
+    return name.strip(), way.strip()
+
+
+def _divided(
+    table: Table, written: Sequence[GroupTerms], said: Mapping[str, str]
+) -> tuple[GroupTerms | None, tuple[str, ...]]:
+    """Return the factor to integrate, if any, and the others."""
+    if len(written) == 1 and said.get(written[0].column, INTEGRATED) == INTEGRATED:
+        return written[0], ()
+    for each in written:
+        require_column(table, each.column, "a factor of the formula")
+    counted = [each.column for each in written if said.get(each.column) != INTEGRATED]
+    levels = count_levels(table, counted, MOST_LEVELS + 1)
+    many = {name for name, count in levels.items() if count > MOST_LEVELS}
+    integrated: list[GroupTerms] = []
+    for each in written:
+        way = said.get(each.column)
+        if way == COLUMNS and each.slope is not None:
+            raise ConfigError(
+                f"expected an intercept alone for {each.column!r} as columns, found a slope: leave "
+                f"out {each.column}={COLUMNS}, or the slope"
+            )
+        if way == COLUMNS and each.column in many:
+            raise DataError(
+                f"expected at most {MOST_LEVELS} levels of {each.column!r} as columns, found more: "
+                f"write {each.column}={INTEGRATED} in --group-as, or merge the rare levels"
+            )
+        if way == INTEGRATED or each.slope is not None or each.column in many:
+            integrated.append(each)
+    if len(integrated) > 1:
+        first, second = integrated[0], integrated[1]
+        raise DataError(
+            f"expected at most one factor of more than {MOST_LEVELS} levels, or with a slope, "
+            f"found {first.column!r} and {second.column!r}: the effects of one factor can be "
+            f"integrated out; leave out one, or merge the rare levels of one into at most "
+            f"{MOST_LEVELS}, which become columns"
+        )
+    columns = tuple(each.column for each in written if each not in integrated)
+    return (integrated[0] if integrated else None), columns
+
+
+def count_levels(table: Table, columns: Sequence[str], most: int) -> dict[str, int]:
+    """Return the number of levels of each column, ``most`` where there are as many or more."""
+    import pyarrow.compute as pc
+
+    found: dict[str, set[object]] = {name: set() for name in columns}
+    text = frozenset(
+        name for name in columns if {kind(type_) for type_ in table.types_of(name)} & {"text"}
+    )
+    for batch in table.batches(list(columns), block_rows(len(columns)), text=text):
+        for index, name in enumerate(columns):
+            if len(found[name]) < most:
+                found[name].update(pc.unique(batch.column(index)).drop_null().to_pylist())
+        if all(len(levels) >= most for levels in found.values()):
+            break
+    return {name: min(len(levels), most) for name, levels in found.items()}
+
+
+def _check_roles(response: object, columns: Sequence[str]) -> None:
+    """Refuse a response that is a factor."""
+    own = columns_of(response)  # type: ignore[arg-type]
+    both = next((name for name in columns if name in own), None)
+    if both is not None:
+        raise ConfigError(
+            f"expected the response only left of '~', found {both!r} also as a factor: leave it "
+            "out there"
+        )
+
+
+class GroupColumn(IdColumn):
+    """Labels of the groups of a table, kept like row ids.
+
+    Booleans become 0 and 1, dates ISO text; NaN is missing.
+
+    Parameters
+    ----------
+    table, column, folder
+        As of ``IdColumn``.
+    drop_missing
+        Mark rows without a label, to be left out, instead of refusing them.
+
+    Raises
+    ------
+    DataError
+        If the column does not exist, or holds neither integers nor text nor dates.
+    """
+
+    role: ClassVar[str] = "group"
+    what: ClassVar[str] = "group labels"
+
+    def __init__(self, table: Table, column: str, folder: Path, drop_missing: bool) -> None:
+        super().__init__(table, column, folder)
+        check_zones(table, column)
+        self.several = False
+        """Whether two rows had different labels."""
+        self._first: Any = None
+        self._flags = folder / "group.missing" if drop_missing else None
+
+    @staticmethod
+    def kind(type_: Any) -> str:
+        """Return ``"number"``, ``"text"`` or ``"other"`` for an Arrow type."""
+        return _label_kind(type_)
+
+    def add(self, array: Any, start: int, faults: Faults) -> None:
+        """Add the labels of the rows from number ``start``; record unusable ones in ``faults``."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        array = _label_array(array)
+        if not self.several and array.null_count < len(array):
+            known = array.drop_null()
+            self._first = known[0] if self._first is None else self._first
+            self.several = bool(pc.any(pc.not_equal(known, self._first.cast(known.type))).as_py())
+        if self._flags is not None:
+            append(self._flags, array.is_null().to_numpy(zero_copy_only=False))
+            if array.null_count:  # any label will do: the row is left out
+                array = pc.fill_null(array, pa.scalar("0").cast(array.type))
+        super().add(array, start, faults)
+
+    def missing(self, start: int, count: int) -> NDArray[np.bool_] | None:
+        """Return the rows to leave out (m,) among ``count`` from ``start``; ``None``: none are."""
+        if self._flags is None:
+            return None
+        return np.fromfile(self._flags, np.bool_, count, offset=start)
+
+
+def _in_memory(values: Any, n_rows: int) -> NDArray[Any]:
+    """Return labels given as an array: (n,) int64, or UTF-8 texts as bytes of one width.
+
+    Raises
+    ------
+    DataError
+        If they are neither integers nor text nor dates, or not ``n_rows``, or one is missing.
+    """
+    import pyarrow as pa
+
+    given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
+    if given.shape != (n_rows,):
+        raise DataError(
+            f"expected {n_rows} values of groups, as X has, found shape {given.shape}"
+            ": pass one label per row"
+        )
+    if given.dtype.kind not in "biufUM":
+        given = given.astype(object)
+    try:
+        array = pa.array(given, from_pandas=True)
+    except (ValueError, TypeError, OverflowError):
+        raise DataError(
+            f"expected integers or text as groups, found {type(given[0]).__name__}: convert them"
+        ) from None
+    if _label_kind(array.type) == "other":
+        raise DataError(f"expected integers or text as groups, found {array.type}: convert them")
+    return converted(_label_array(array), "groups", GroupColumn.what)
+
+
+def group_column(
+    table: Table,
+    options: IngestOptions,
+    groups: GroupTerms | None,
+    folder: Path,
+    messages: list[str],
+) -> GroupColumn | None:
+    """Return the column of the groups, or that of the store ``options.like``; or ``None``.
+
+    If the table lacks the column of that store, ``messages`` gets a line.
+    """
+    name = None if groups is None else groups.column
+    if options.like is not None:
+        name = (options.like.get("groups") or {}).get("column", options.like.get(ROW_GROUP))
+        if name is not None and name not in table:
+            messages.append(
+                f"no column {name!r}, the groups of the store given to --like: the rows are "
+                "predicted as those of new groups"
+            )
+            name = None
+    return None if name is None else GroupColumn(table, name, folder, options.drop_missing)
+
+
+def arrange(
+    effects: tuple[Any, Sequence[str], bool],
+    features: Sequence[str],
+    arrays: Sequence[NDArray[Any]],
+    ids: NDArray[Any] | None,
+) -> tuple[list[NDArray[Any]], NDArray[Any], GroupTable]:
+    """Return arrays of rows, and their ids, group by group; and the groups.
+
+    Parameters
+    ----------
+    effects
+        The labels (n,), the terms, and whether they are correlated, as of ``from_arrays``.
+    features
+        Names of the columns of the first array.
+    arrays
+        (n, ..) each, or empty.
+    ids
+        (n,) row ids. ``None``: the numbers of the rows.
+
+    Raises
+    ------
+    ConfigError
+        If the terms are not an intercept and at most one feature, or there are no groups.
+    DataError
+        If the labels cannot be used.
+    """
+    from streammc.stores.ingest.shuffle import group_key, group_order
+
+    groups, given, correlated = effects
+    terms = (given,) if isinstance(given, str) else tuple(given)
+    if groups is None:
+        raise ConfigError(
+            f"expected groups with the terms {terms[:5]!r}, found none: pass the labels as groups"
+        )
+    if terms[:1] != ("1",) or len(terms) > 2 or any(name not in features for name in terms[1:]):
+        raise ConfigError(
+            f"expected ('1',) or ('1', name of a feature) as terms, found {terms[:5]!r}: give an "
+            "intercept and at most one slope"
+        )
+    labels = _in_memory(groups, len(arrays[0]))
+    order = group_order(labels, group_key(0))
+    name = getattr(groups, "name", None)
+    column = name if isinstance(name, str) and name else "group"
+    slope = Column(terms[1]) if len(terms) == 2 else None
+    chosen = GroupTerms(column, slope, bool(correlated) or slope is None)
+    ordered = [array[order] if len(array) else array for array in arrays]
+    return ordered, order if ids is None else ids[order], table_of(chosen, labels[order])
+
+
+def table_of(terms: GroupTerms, labels: NDArray[Any]) -> GroupTable:
+    """Return the groups of rows in memory, from the label of each row (n,), group by group.
+
+    Raises
+    ------
+    DataError
+        If there is one group.
+    """
+    starts = group_starts(labels)
+    if starts.size < 2:
+        raise one_group(terms.column)
+    offset = np.append(starts, labels.size)
+    offset.flags.writeable = False
+    chosen = labels[starts]
+    return GroupTable(
+        terms.column,
+        terms.terms,
+        terms.correlated,
+        offset,
+        lambda start, stop: chosen[start:stop],
+    )
+
+
+def _label_kind(type_: Any) -> str:
+    """Return ``"number"`` for integers, floats and booleans, ``"text"`` for texts and dates."""
+    import pyarrow as pa
+
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    if pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner):
+        return "number"
+    return "text" if kind_of(inner) in ("text", "date") else "other"
+
+
+def _label_array(array: Any) -> Any:
+    """Return an Arrow array as numbers with null for NaN, or as texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = iso_text(plain(array))
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.int8())
+    if pa.types.is_floating(array.type):
+        return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+    return array

@@ -1,1 +1,0 @@
-"""Simulated stores with known parameters."""
