@@ -1,7 +1,7 @@
 """Time the commit of one interval, and whether it grows with the run.
 
 Four chains, 29 coefficients, 26 statistics, 100 draws an interval. Each commit is made
-twice: with its fsyncs in threads, as ``streammc.trace.durable`` does, and one after the
+twice: with its fsyncs in threads, as ``streammc.trace.disk`` does, and one after the
 other. Run ``python bench/commit.py [FOLDER]``; it prints a table and one line of JSON.
 """
 
@@ -17,16 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from streammc.trace import durable
-from streammc.trace.layout import make_layout
+from streammc.trace import disk
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 CHAINS, INTERVAL, DIM, STATISTICS, COMMITS = 4, 100, 29, 26, 60
 
 
 def commits(folder: Path, threads: int) -> list[float]:
     """Return the milliseconds of each commit."""
-    durable._THREADS = threads
+    disk._THREADS = threads
     names = [f"x{i}" for i in range(DIM)]
     dtypes = dict.fromkeys((f"s{i}" for i in range(STATISTICS)), "float64")
     run = RunDirectory.create(
@@ -52,7 +52,7 @@ def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     found = {}
     with tempfile.TemporaryDirectory(dir=parent) as folder:
-        for threads in (1, durable._THREADS):
+        for threads in (1, disk._THREADS):
             times = commits(Path(folder), threads)
             found[str(threads)] = {
                 "median_ms": round(statistics.median(times), 1),

@@ -32,8 +32,8 @@ import obstore
 from page import machine, publish, short
 
 from streammc.trace import places
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 RESULTS = Path(__file__).resolve().parent / "results" / "far_commits.json"
 CHAINS, INTERVAL, DIM, STATISTICS = 4, 100, 29, 26

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from streammc.cli.jobs.job_schema import job_schema
+from streammc.cli.jobs.job_file import job_schema
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs/reference/job.md"
 

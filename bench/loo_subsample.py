@@ -23,8 +23,7 @@ from real_data_sets import REAL_DATA
 
 import streammc
 from streammc.checks.run_draws import model_of
-from streammc.checks.score_request import ScoreRequest
-from streammc.checks.scoring import Scored, score_run, totals
+from streammc.checks.scoring import Scored, ScoreRequest, score_run, totals
 from streammc.trace.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]

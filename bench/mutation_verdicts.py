@@ -46,7 +46,7 @@ TESTS: Final[dict[str, str]] = {
     "streammc/numerics/prior.py: total += table[j, CONSTANT] - abs(z) => total = table[j, CONSTANT] - abs(z)": "tests/numerics/test_prior.py::test_a_table_has_the_sum_of_its_rows_and_their_derivatives",
     "streammc/numerics/effect_positions.py: delta[j] = theta[j] - theta_star[j] => delta[j] = theta[j] + theta_star[j]": "tests/numerics/test_stretched_effects.py::test_effects_are_stretched_by_their_power_of_the_scale",
     "streammc/numerics/effect_positions.py: d = theta.shape[0] => d = theta.shape[1]": "tests/numerics/test_stretched_effects.py::test_whitening_undoes_the_stretch_and_the_factor",
-    "streammc/trace/durable.py: if call is None: => if call is not None:": "tests/trace/test_swap.py::test_the_names_are_exchanged_by_one_call",
+    "streammc/trace/disk.py: if call is None: => if call is not None:": "tests/trace/test_swap.py::test_the_names_are_exchanged_by_one_call",
     'streammc/trace/kinds.py: if found.kind == PREDICTIONS and found.store not in (None, "memory"): => if found.kind == PREDICTIONS or found.store not in (None, "memory"):': "tests/trace/test_kinds.py::test_the_advice_names_the_store_where_it_has_a_name",
     "streammc/samplers/common/preparation.py: full = hold(dataset, joint=model.joint is not None) => full = hold(dataset, joint=model.joint is None)": "tests/samplers/common/test_all_rows.py::test_rows_are_held_for_the_likelihood_that_the_model_has",
     "streammc/samplers/common/chains.py: self.clock[phase] += seconds => self.clock[phase] = seconds": "tests/samplers/common/test_chains.py::test_the_clock_adds_up_the_seconds_of_every_phase",

@@ -20,8 +20,7 @@ from real_data import DATA, problem
 from real_data_sets import REAL_DATA
 
 import streammc
-from streammc.diagnostics.signed import ratio_terms
-from streammc.diagnostics.summary import draws_and_labels
+from streammc.diagnostics.summary import draws_and_labels, ratio_terms
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed

@@ -98,7 +98,7 @@ def sample_in_stages(result: str, words: list[str]) -> None:
     import streammc.samplers.common.preparation as planning
     import streammc.stores.reduction as reduction
     from streammc.cli import main
-    from streammc.runs import job, report
+    from streammc.runs import job, run_summary
     from streammc.samplers.common.chains import Chains
 
     clock.wrap(Dispatcher, "compile", "load of compiled code")
@@ -110,8 +110,8 @@ def sample_in_stages(result: str, words: list[str]) -> None:
     clock.wrap(
         Chains, "advance", lambda _, __, phase, *___: {"warmup": "warm-up"}.get(phase, phase)
     )
-    clock.wrap(report, "run_audit", "audit")
-    clock.wrap(report, "finish_report", "summary")
+    clock.wrap(run_summary, "run_audit", "audit")
+    clock.wrap(run_summary, "finish_report", "summary")
     sys.argv = ["streammc", *words]
     try:
         main()

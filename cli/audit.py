@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streammc import registry
-from streammc.cli.options import code_option, command, run_argument
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    run_argument,
+    scheduler_option,
+)
 from streammc.cli.output import Output, table
-from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 
 if TYPE_CHECKING:
-    from streammc.diagnostics.audit_record import Audit
+    from streammc.diagnostics.weights import Audit
 
 
 @command("audit", short_help="Measure the effect of subsampling on a run.")
@@ -55,13 +60,13 @@ def audit_once(
     DataError
         If the run has no draws yet.
     """
+    from streammc.cli.execute import recorded_job
     from streammc.cli.progress import Progress
-    from streammc.cli.recorded import recorded_job
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.diagnostics.audit_record import Audit
+    from streammc.diagnostics.weights import Audit
     from streammc.errors import DataError
-    from streammc.runs.audit_advice import audited_again
-    from streammc.runs.report import run_audit
+    from streammc.runs.advice import audited_again
+    from streammc.runs.run_summary import run_audit
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streammc import registry
+from streammc.cli.output import Output
 from streammc.cli.own_code import add_current_folder
 from streammc.errors import ConfigError, IdentityError
 
@@ -167,7 +168,7 @@ def model_of_run(
         If that code has changed since the run began.
     """
     from streammc.control_variates.default_priors import as_recorded
-    from streammc.runs.identity import registered_model
+    from streammc.runs.record import registered_model
 
     address = str((settings or {}).get("model"))
     if settings is not None and ":" in address:
@@ -188,3 +189,27 @@ def sampler_of_run(identity: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Rebuild the sampler of a run from its identity; see :func:`make_sampler`."""
     options = dict(identity["sampler"])
     return make_sampler(options.pop("name"), {}, options)
+
+
+def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
+    """Return the model with default priors resolved for the data; print notes of all priors.
+
+    A note says so if a mixed model needs more quadrature nodes than the default.
+    """
+    from streammc.control_variates.default_priors import resolved
+    from streammc.priors import ScaledPriors
+    from streammc.runs.prior_texts import describe_priors, priors_lines
+
+    default, model = getattr(model, "nodes", None), resolved(model, dataset)
+    if (nodes := getattr(model, "nodes", None)) != default:
+        output.note(
+            f"quadrature over the effects of {model.column}: {nodes} nodes, since the error of "
+            f"{default} varies over the posterior; fix them with --option nodes={nodes}",
+            nodes=nodes,
+        )
+    if isinstance(model.prior, ScaledPriors):  # the full pass reports the bad data
+        return model
+    described = describe_priors(model, tuple(model.labels(dataset.feature_names)))
+    for line in priors_lines(described):
+        output.note(line, priors=described["parameters"])
+    return model

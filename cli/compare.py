@@ -6,10 +6,15 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import code_option, command, run_argument
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    run_argument,
+    scheduler_option,
+)
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.score import estimate_texts, opened_candidate, score_options, unit_of_score
 
 
@@ -49,7 +54,7 @@ def compare(
         output.result(document, human(document))
         return
     from streammc.checks.ranking import ranked
-    from streammc.checks.score_request import ScoreRequest
+    from streammc.checks.scoring import ScoreRequest
 
     where = parse_scheduler(scheduler)
     candidates = [opened_candidate(run, allow_code) for run in runs]
@@ -82,7 +87,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
     from streammc.errors import DataError, IdentityError
     from streammc.likelihood.temperature import temperature_of
     from streammc.likelihood.unit_words import unit_of_model
-    from streammc.runs.cost import run_cost
+    from streammc.runs.run_summary import run_cost
     from streammc.trace.run_directory import RunDirectory
 
     found: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from streammc.errors import IdentityError, MissingError
-from streammc.owner_mark import unfinished
+from streammc.unfinished import unfinished
 
 _LIMIT: Final = 1 << 20
 

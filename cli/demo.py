@@ -57,9 +57,8 @@ def run_demo(
     from streammc.cli.build import make_model, make_sampler
     from streammc.cli.execute import Job, execute
     from streammc.cli.inspect import describe_control_variates, describe_store
-    from streammc.cli.made_once import make_once
     from streammc.cli.progress import Progress
-    from streammc.cli.receipt import Receipt
+    from streammc.cli.receipt import Receipt, make_once
     from streammc.cli.report import run_document
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
@@ -186,7 +185,7 @@ def _folder(output: Output, directory: str | None) -> str:
 
 def _human(document: dict[str, Any]) -> str:
     from streammc.cli.report import audit_text
-    from streammc.diagnostics.audit_record import Audit
+    from streammc.diagnostics.weights import Audit
 
     ours, reference = document["runs"]["hmc-ecs"], document["runs"]["hmc"]
     rows = []

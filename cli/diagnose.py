@@ -46,17 +46,14 @@ def diagnosis(path: str) -> dict[str, Any]:
             f"({run.committed_warmup} of {run.warmup} iterations): resume it"
         )
     # Not imported for a run that has its summary: the models and the passes.
-    from streammc.cli.recorded import store_of_run
-    from streammc.diagnostics.intraclass import derived
-    from streammc.diagnostics.original_scale import ratios, transform
+    from streammc.cli.execute import store_of_run
+    from streammc.diagnostics.derived import derived, ratios, transform
     from streammc.diagnostics.summary import negative_signs, summarize_draws
     from streammc.likelihood.temperature import schedule_of
     from streammc.runs.advice import mixing_warnings
-    from streammc.runs.cost import run_cost
-    from streammc.runs.design import REFERENCES, label_references
-    from streammc.runs.report import mean_statistics
+    from streammc.runs.record import REFERENCES, blocks_of_run, label_references
+    from streammc.runs.run_summary import mean_statistics, run_cost
     from streammc.runs.setup import load
-    from streammc.runs.table_scale import blocks_of_run
 
     theta, names = run.draws_matrix(), list(run.labels)
     sign = negative_signs(run.read_group("sample_stats").get("sign"))
@@ -105,7 +102,7 @@ def diagnosis(path: str) -> dict[str, Any]:
 
 def _cost(run: RunDirectory) -> dict[str, Any]:
     """Return the cost of a run of an earlier version, whose summary lacks it."""
-    from streammc.runs.cost import run_cost
+    from streammc.runs.run_summary import run_cost
 
     return run_cost(run)
 

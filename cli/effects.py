@@ -6,18 +6,24 @@ from typing import Any
 
 import click
 
-from streammc.cli.draws_receipt import COMMITTED, DRAWS, described_rows, of_draws
-from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     command,
     overwrite_option,
+    parse_scheduler,
     run_argument,
+    scheduler_option,
     setting,
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import require_apart
-from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
+from streammc.cli.receipt import (
+    COMMITTED,
+    DRAWS,
+    described_rows,
+    make_once,
+    of_draws,
+    require_apart,
+)
 from streammc.cli.signals import Interruption
 from streammc.cli.values import RowsPath, Share, StorePath, WholeNumber
 from streammc.errors import ConfigError
@@ -70,13 +76,13 @@ def effects(
     of the linear predictor, and a slope is per unit of its column in the table. With --group
     draws of the effects of single groups from their exact posterior are written.
     """
-    from streammc.cli.recorded import store_of_run
+    from streammc.cli.execute import store_of_run
     from streammc.prediction.effect_draws import EFFECT_SAMPLES, write_effect_draws
     from streammc.prediction.group_summaries import EFFECT_DRAWS, write_effects
     from streammc.prediction.prediction_request import PredictionRequest
-    from streammc.runs.identity import registered_model
+    from streammc.runs.record import registered_model
     from streammc.stores.store import open_store
-    from streammc.trace.row_reading import GROUPS
+    from streammc.trace.row_arrays import GROUPS
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj

@@ -49,8 +49,7 @@ def report(
     a page without the store lacks the description of the data.
     """
     from streammc.cli.diagnose import diagnosis
-    from streammc.cli.made_by import with_mark
-    from streammc.cli.page_receipt import made_from, page_fingerprint, page_receipt, renewable
+    from streammc.cli.receipt import made_from, page_fingerprint, page_receipt, renewable, with_mark
     from streammc.cli.report import run_document
     from streammc.trace.run_directory import RunDirectory
 
@@ -60,9 +59,9 @@ def report(
         printer.note(f"{output} is already there, and up to date: nothing to do")
         _show(printer, output, kept)
         return
+    from streammc.report.asked import ReportRequest
     from streammc.report.html_page import check_place, page, write_page
-    from streammc.report.report_request import ReportRequest
-    from streammc.trace.address_names import named
+    from streammc.trace.addresses import named
     from streammc.verdict import verdict
 
     check_place(output, overwrite=overwrite or kept is not None)
@@ -158,7 +157,7 @@ def model_words(run: RunDirectory) -> str:
 
 def commands(run: RunDirectory, store: dict[str, Any] | None) -> list[str]:
     """Return the command lines that sample and check the run again, as far as they are known."""
-    from streammc.cli.recorded import sample_command
+    from streammc.cli.execute import sample_command
 
     settings = run.attributes.get("settings")
     if not settings:

@@ -9,7 +9,6 @@ import click
 
 from streammc.cli.design_words import codes_text, factors_text, groups_text, references_text
 from streammc.cli.input_description import describe_inputs
-from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     SEED,
     command,
@@ -19,7 +18,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, require_apart
+from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.values import Names, Spellings, StorePath, WholeNumber, refuse_file_name
 
 _OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "drop_missing"}
@@ -95,7 +94,7 @@ def ingest(
     from streammc.stores.ingest.ingestion import ingest as write
     from streammc.stores.ingest.value_checks import LARGE_BYTES, bytes_text
     from streammc.stores.store import info
-    from streammc.trace.local_path import is_address
+    from streammc.trace.addresses import is_address
 
     if not sources:
         raise click.UsageError(

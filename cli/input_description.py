@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streammc.errors import StreammcError
-from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
+from streammc.trace.disk import FileStamp, file_stamp, stamp_difference, utc_text
 
 if TYPE_CHECKING:
     from streammc.stores.sources.input_files import InputFile
@@ -30,7 +30,7 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
     times of the last change of status. An input that does not exist has only its path.
     """
     from streammc.stores.sources.input_files import STATE, input_files, input_stamp, input_state
-    from streammc.trace.local_path import is_address
+    from streammc.trace.addresses import is_address
 
     found = []
     for path in paths:
@@ -62,7 +62,7 @@ def absolute_input(path: str) -> str:
     Wildcards in the name of the current folder are escaped before a pattern: the same input has
     the same text in every folder.
     """
-    from streammc.trace.local_path import is_address
+    from streammc.trace.addresses import is_address
 
     if is_address(path):
         return path
@@ -97,7 +97,7 @@ def _real(value: Any) -> Any:
 def input_contents(path: str, place: Callable[[InputFile], str] = _place) -> str | None:
     """Return a digest of names and checksums of the files of an input; ``None`` at an address."""
     from streammc.stores.sources.input_files import content_crc, input_files
-    from streammc.trace.local_path import is_address
+    from streammc.trace.addresses import is_address
 
     if is_address(path):
         return None

@@ -19,12 +19,28 @@ from streammc.cli.design_words import (
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.run_or_store import run_or_store
 from streammc.errors import one_line
 from streammc.models.mixed.effect_terms import formula_term
 
 if TYPE_CHECKING:
-    from streammc.trace.row_reading import RowKind
+    from streammc.trace.row_arrays import RowKind
+
+
+def run_or_store(path: str) -> str:
+    """Return ``path``, or the local folder of a run that is at an address."""
+    from streammc.stores.cloud.address import CloudFolder, split_arrays, store_root
+    from streammc.stores.cloud.requests import head
+    from streammc.stores.cloud.staged_run import POINTER
+    from streammc.trace.addresses import is_address
+    from streammc.trace.places import run_folder
+
+    if not is_address(path) or split_arrays(path)[1]:
+        return path
+    root = store_root(path)
+    if isinstance(root, CloudFolder) and head(root, POINTER) is not None:
+        return str(run_folder(path))
+    return path
+
 
 _SHOWN: Final = 20
 """Largest number of features in the table of ``info``."""
@@ -46,7 +62,7 @@ def info(output: Output, path: str) -> None:
     if kind == "store" and document["formula"] is not None:
         shown["formula"] = document["formula"]["text"]
     if kind == "run":
-        from streammc.runs.versions import versions_text
+        from streammc.runs.record import versions_text
 
         shown["model"] = model_text(document["identity"].get("model", {}))
         shown["versions"] = versions_text(document) or "not recorded"
@@ -98,7 +114,7 @@ def kind_of(path: str) -> str:
     from streammc.stores.cloud.address import split_arrays
     from streammc.stores.store import has_design
     from streammc.trace import kinds
-    from streammc.trace.local_path import is_address
+    from streammc.trace.addresses import is_address
 
     if is_address(path) or split_arrays(path)[1]:
         return kinds.STORE
@@ -143,8 +159,7 @@ def describe_store(path: str) -> dict[str, Any]:
 
 def describe_run(path: str) -> dict[str, Any]:
     """Return the description of a run, from its root document only."""
-    from streammc.runs.design import REFERENCES
-    from streammc.runs.versions import recorded_versions
+    from streammc.runs.record import REFERENCES, recorded_versions
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)
@@ -180,20 +195,20 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
 def describe_predictions(path: str) -> dict[str, Any]:
     """Return the attributes of predictions and the names of their arrays."""
-    from streammc.trace.row_reading import ROWS
+    from streammc.trace.row_arrays import ROWS
 
     return _describe_rows(path, ROWS)
 
 
 def describe_effects(path: str) -> dict[str, Any]:
     """Return the attributes of group effects and the names of their arrays."""
-    from streammc.trace.row_reading import GROUPS
+    from streammc.trace.row_arrays import GROUPS
 
     return _describe_rows(path, GROUPS)
 
 
 def _describe_rows(path: str, of: RowKind) -> dict[str, Any]:
-    from streammc.trace.row_reading import read_meta
+    from streammc.trace.row_arrays import read_meta
 
     meta, names = read_meta(path, of)
     return {"path": os.path.abspath(path), **meta, "arrays": names}
@@ -261,20 +276,20 @@ def _verify_control_variates(path: str, progress: Progress) -> dict[str, Any]:
 
 
 def _verify_predictions(path: str, progress: Progress) -> dict[str, Any]:
-    from streammc.trace.row_reading import ROWS
+    from streammc.trace.row_arrays import ROWS
 
     return _verify_rows(path, ROWS)
 
 
 def _verify_effects(path: str, progress: Progress) -> dict[str, Any]:
-    from streammc.trace.row_reading import GROUPS
+    from streammc.trace.row_arrays import GROUPS
 
     return _verify_rows(path, GROUPS)
 
 
 def _verify_rows(path: str, of: RowKind) -> dict[str, Any]:
     from streammc.errors import StoreError
-    from streammc.trace.row_reading import check_chunks
+    from streammc.trace.row_arrays import check_chunks
 
     report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
     try:

@@ -2,20 +2,195 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from types import TracebackType
+from typing import Any, Final
 
-from streammc.cli.heartbeat import Heartbeat
-from streammc.cli.heartbeat_file import HeartbeatFile, utc_now
 from streammc.diagnostics.text import number as number
 from streammc.errors import one_line
 from streammc.first_use import EVERY
-from streammc.trace.address_names import named
+from streammc.trace.addresses import named
+from streammc.unfinished import unfinished
+
+_SILENT: Final = 2.0
+"""Seconds of silence before the line appears."""
+_CLEAR: Final = "\r\x1b[2K"
+
+
+class Heartbeat:
+    """The line ``working: 3 s``, which is erased before anything else is printed.
+
+    Parameters
+    ----------
+    wanted
+        Whether the command may print it. Without a terminal nothing is shown in any case.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._shown = self._counting = False
+        self._paused = False
+        self._start = self._last_output = time.monotonic()
+
+    def __enter__(self) -> Heartbeat:
+        """Start the thread that shows the line."""
+        if self._wanted:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Erase the line and stop the thread."""
+        self._over.set()
+        self.clear()
+
+    def clear(self) -> None:
+        """Erase the line before something else is printed."""
+        with self._lock:
+            self._last_output = time.monotonic()
+            self._erase()
+            self._counting = False
+
+    def pause(self, paused: bool) -> None:
+        """Stop showing the line while ``paused``, when a progress bar is shown instead."""
+        with self._lock:
+            self.clear()
+            self._paused = paused
+
+    def show(self, text: str) -> bool:
+        """Show ``text`` in place of the line; return whether it could be shown."""
+        with self._lock:
+            if not self._wanted or self._paused or self._over.is_set():
+                return False
+            self._erase()
+            self._last_output, self._shown = time.monotonic(), True
+            self._counting = False
+            print(text, end="", file=sys.stderr, flush=True)
+            return True
+
+    def _erase(self) -> None:
+        if self._shown:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+            self._shown = False
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            with self._lock:
+                now = time.monotonic()
+                if self._counting or now - self._last_output >= _SILENT:
+                    self._counting = self.show(f"working: {now - self._start:.0f} s")
+
+
+SECONDS: Final = 5.0
+"""Seconds after which the file is written again without any progress."""
+_LEAST: Final = 0.5
+"""Seconds between two writes because of progress."""
+
+
+def utc_now() -> str:
+    """Return the time as text."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class HeartbeatFile:
+    """A JSON file that is replaced every few seconds while a command works.
+
+    Its keys: ``time``, ``pid``, ``command``, ``state`` (``working``, ``ended``), ``progressed``
+    (the time of the last progress), and what the progress said: ``phase``, ``done``, ``total``,
+    ``draws`` per chain.
+
+    Parameters
+    ----------
+    path
+        The file; ``None``: nothing is written.
+    command
+        Name of the command.
+    warn
+        Called once if the file cannot be written.
+    """
+
+    def __init__(self, path: str | None, command: str, warn: Callable[[str], None]) -> None:
+        self._path = None if path is None else Path(path)
+        self._warn = warn
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._facts: dict[str, Any] = {"command": command, "pid": os.getpid()}
+        self._progressed = utc_now()
+        self._written = -1e9
+        self._failed = False
+
+    def __enter__(self) -> HeartbeatFile:
+        """Write the file, and start the thread that writes it again."""
+        if self._path is not None:
+            self._write("working")
+            threading.Thread(target=self._repeat, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write that the command has ended."""
+        self._over.set()
+        if self._path is not None:
+            self._write("ended")
+
+    def beat(self, **facts: Any) -> None:
+        """Record progress; the file is written if it was not just written."""
+        if self._path is None:
+            return
+        with self._lock:
+            self._facts |= facts
+            self._progressed = utc_now()
+            if time.monotonic() - self._written >= _LEAST:
+                self._write("working")
+
+    def _repeat(self) -> None:
+        while not self._over.wait(SECONDS):
+            self._write("working")
+
+    def _write(self, state: str) -> None:
+        assert self._path is not None
+        with self._lock:
+            if self._failed or (state == "working" and self._over.is_set()):
+                return
+            self._written = time.monotonic()
+            document = {"time": utc_now(), "state": state, "progressed": self._progressed}
+            try:
+                _replace(self._path, {**document, **self._facts})
+            except OSError as error:
+                self._failed = True
+                self._warn(
+                    f"expected to write the heartbeat {str(self._path)!r}, found "
+                    f"{error.strerror}: give a path in a writable folder; the work goes on"
+                )
+
+
+def _replace(path: Path, document: Mapping[str, Any]) -> None:
+    """Replace a JSON file at once; nothing is flushed to the disk: only a living process counts."""
+    temporary = unfinished(path)
+    try:
+        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def prepare_streams() -> None:

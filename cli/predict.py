@@ -6,22 +6,28 @@ from typing import Any
 
 import click
 
-from streammc.cli.draws_receipt import COMMITTED, DRAWS, described_rows, of_draws
-from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     COMPARE,
     STAGE,
     code_option,
     command,
     overwrite_option,
+    parse_scheduler,
     run_argument,
+    scheduler_option,
     setting,
     store_argument,
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import require_apart
-from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
+from streammc.cli.receipt import (
+    COMMITTED,
+    DRAWS,
+    described_rows,
+    make_once,
+    of_draws,
+    require_apart,
+)
 from streammc.cli.signals import Interruption
 from streammc.cli.values import RowsPath, Share, StorePath, WholeNumber
 
@@ -80,11 +86,11 @@ def predict(
     the run are predicted with the effects of these.
     """
     from streammc.cli.build import model_of_run
-    from streammc.prediction.group_draws import default_draws
     from streammc.prediction.predict import write_predictions
     from streammc.prediction.prediction_request import PredictionRequest
+    from streammc.prediction.row_effects import default_draws
     from streammc.stores.store import open_store
-    from streammc.trace.row_reading import ROWS
+    from streammc.trace.row_arrays import ROWS
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
@@ -144,8 +150,8 @@ def predict(
 
 def _rows_of_run(run: Any, model: Any, table: Any, trained_on: str | None) -> Any:
     """Return the store of a run, if its predictions need it."""
-    from streammc.cli.recorded import store_of_run
-    from streammc.prediction.group_draws import needs_rows_of_run
+    from streammc.cli.execute import store_of_run
+    from streammc.prediction.row_effects import needs_rows_of_run
     from streammc.stores.store import open_store
 
     # A run of an earlier version has no description of its design, and known groups have effects.

@@ -1,16 +1,30 @@
-"""The receipt ``<output>.config.json``: settings and inputs of an output, to recognise a rerun."""
+"""The receipt ``<output>.config.json``: settings and inputs of an output, to recognise a rerun.
+
+The receipt of an output that is made from the draws of a run, and may be of fewer of them.
+
+Scores and predictions follow from a run and from settings. In a job those of the same run and
+settings are renewed where the run has more draws since, as its report is; others are refused.
+
+The receipt of a page about a run: whether the page is up to date, and may be renewed.
+
+A page follows from its run, so that one of the same run is renewed where the run has changed since:
+more draws, an audit. A page that was edited, or is of another run, is refused.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import streammc
 from streammc.cli.configuration import write_json
 from streammc.cli.input_description import (
     describe_inputs,
@@ -19,14 +33,56 @@ from streammc.cli.input_description import (
     same_inputs,
     with_real_paths,
 )
-from streammc.cli.made_by import made_by
+from streammc.cli.options import OLDER, THERE
 from streammc.cli.output import plain
-from streammc.command_mark import MADE_BY, command_digest, making
-from streammc.errors import AccessError, ConfigError, IdentityError, OutputError, StorageIOError
-from streammc.owner_mark import Owner, state_of, this_process
-from streammc.trace.debris import RECEIPT
+from streammc.errors import (
+    AccessError,
+    BusyError,
+    ConfigError,
+    IdentityError,
+    OutputError,
+    StorageIOError,
+    StreammcError,
+)
+from streammc.trace.debris import RECEIPT, collect_beside
 from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
+from streammc.unfinished import MADE_BY, Owner, command_digest, making, state_of, this_process
+
+if TYPE_CHECKING:
+    from streammc.trace.row_arrays import RowKind
+
+
+_HEAD_BYTES: Final = 4096
+_IN_FILE: Final = re.compile(rb'"made_by"(?:: | content=)"([0-9a-f]{64})"')
+
+
+def made_by(output: str | os.PathLike[str]) -> str | None:
+    """Return the mark of the command that made an output; ``None`` if it has none."""
+    from streammc.stores.format.manifest import read_manifest
+    from streammc.trace.codec import DOCUMENT_LIMIT, unseal
+    from streammc.trace.disk import read_file
+    from streammc.trace.kinds import STORE_MANIFEST
+
+    path = Path(output)
+    try:
+        if path.is_file():
+            with open(path, "rb") as file:
+                found = _IN_FILE.search(file.read(_HEAD_BYTES))
+            return None if found is None else found[1].decode()
+        if (path / STORE_MANIFEST).exists():
+            return read_manifest(path).made_by
+        _, own = unseal(read_file(path / "zarr.json", limit=DOCUMENT_LIMIT), path / "zarr.json")
+    except (OSError, StreammcError):
+        return None
+    mark = own.get(MADE_BY)
+    return mark if isinstance(mark, str) else None
+
+
+def with_mark(page: str, mark: str) -> str:
+    """Return a page of HTML with the mark of a command in its head."""
+    return page.replace("<head>", f'<head>\n<meta name="{MADE_BY}" content="{mark}">', 1)
+
 
 ANNOUNCED: Final = "announced"
 """Key of a receipt without a result: the result, once the output is whole but for its name."""
@@ -43,7 +99,7 @@ _REPLACED: Final = {
 def require_apart(output: str, inputs: Sequence[str]) -> None:
     """Raise ConfigError if ``output`` is one of the inputs or inside one."""
     from streammc.stores.cloud.address import split_arrays
-    from streammc.trace.local_path import is_address
+    from streammc.trace.addresses import is_address
 
     if is_address(output):
         return
@@ -321,3 +377,198 @@ def _was_appended_to(there: Mapping[str, Any], result: Mapping[str, Any]) -> boo
     """Return whether a store is a later generation of the one with a result."""
     before = (each["fingerprint"] for each in there.get("generations", ()))
     return result.get("fingerprint") in before
+
+
+def make_once(
+    receipt: Receipt,
+    describe: Callable[[], Mapping[str, Any]],
+    make: Callable[[], Mapping[str, Any]],
+    *,
+    overwrite: bool = False,
+) -> tuple[dict[str, Any], bool]:
+    """Return the result of ``make``, or of an earlier equal command, and whether it is new.
+
+    The receipt is written first, so that after a kill the same command still recognises its
+    output. With ``overwrite`` the receipt is removed first and written last, so that after a
+    kill the old output is not taken for the new one.
+    """
+    from streammc.stores.format.partial import refuse_existing
+
+    if overwrite:
+        with receipt.taken_away():
+            result = receipt.marked(make)
+        receipt.write(result)
+        return result, True
+    while True:
+        kept = receipt.kept(describe)
+        if kept is not None:
+            if receipt.outdated:
+                receipt.write(kept)
+            with suppress(OSError):  # of a writer that was killed after its last step but one
+                collect_beside(receipt.output)
+            return kept, False
+        try:
+            refuse_existing(receipt.output)
+            if receipt.begin():
+                continue
+            result = receipt.marked(make)
+        except BaseException as error:
+            if isinstance(error, IdentityError) and os.path.lexists(receipt.output):
+                continue  # made since by another process: perhaps a copy of this command
+            if not isinstance(error, BusyError):
+                receipt.give_up()
+            raise
+        receipt.write(result)
+        return result, True
+
+
+DRAWS: Final = "digest of the draws"
+"""Key of a receipt: a run made again by another version has other draws under the same settings."""
+COMMITTED: Final = "committed draws"
+
+
+class DrawsReceipt(Receipt):
+    """The receipt of an output made from draws: see :class:`Receipt`."""
+
+    _older: dict[str, Any] | None = None
+
+    def older(self, describe: Callable[[], Mapping[str, Any]]) -> bool:
+        """Return whether the output is that of this command for fewer draws, as it was made.
+
+        After a kill while an output was renewed, it may be that of the receipt which was replaced.
+        """
+        found = self._there()
+        if found is None or not os.path.lexists(self.output):
+            return False
+        for each in (found, found.get("replaces")):
+            if not isinstance(each, dict) or not _has_fewer(each.get("asked"), self._asked):
+                continue
+            if self._is_of(each, describe):
+                kept = ("asked", "result", MADE_BY, ANNOUNCED)
+                self._older = {name: each.get(name) for name in kept}
+                return True
+        return False
+
+    def _is_of(self, receipt: Mapping[str, Any], describe: Callable[[], Mapping[str, Any]]) -> bool:
+        """Return whether the output that is there was made by the command of a receipt."""
+        asked, result = receipt.get("asked"), receipt.get("result")
+        if result is None:
+            if (announced := receipt.get(ANNOUNCED)) and is_announced(announced, describe()):
+                return True
+            return made_by(self.output) == command_digest(asked or {})
+        return not self._other(dict(describe()), result, receipt.get(MADE_BY))
+
+    def _announced(self, facts: Mapping[str, Any]) -> None:
+        """Write the facts of an output without a mark, and what it replaces."""
+        self.write(None, self._older, facts)
+
+    def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
+        """Replace the output that :meth:`older` found; see :meth:`Receipt.renew`."""
+        self.write(None, self._older)
+        result = self.marked(make)
+        self.write(result)
+        return result, True
+
+    def state(self, describe: Callable[[], Mapping[str, Any]]) -> str:
+        """Return whether the output in a job is left or to be renewed.
+
+        Raises
+        ------
+        IdentityError
+            If it was made from other settings or another run, or has changed.
+        """
+        if self.older(describe):
+            return OLDER
+        self.kept(describe)
+        return THERE
+
+
+def described_rows(output: str, of: RowKind) -> dict[str, Any]:
+    """Return the facts of predictions or effects; of a table the digest of the file."""
+    from streammc.trace.row_arrays import read_meta
+    from streammc.trace.row_tables import ZARR, file_digest, output_format
+
+    if output_format(output) == ZARR:
+        return read_meta(output, of)[0]
+    return {"fingerprint": file_digest(output)}
+
+
+def of_draws(output: str, asked: dict[str, Any], *, overwrite: bool = False) -> DrawsReceipt:
+    """Return the receipt of an output made from draws.
+
+    Receipts of earlier versions lack a digest of the draws: it is left out where one of them is
+    compared, and not where the output is made again.
+    """
+    receipt = DrawsReceipt(output, asked)
+    if not overwrite and os.path.lexists(output) and receipt.lacks(DRAWS):
+        receipt = DrawsReceipt(output, {k: each for k, each in asked.items() if k != DRAWS})
+    return receipt
+
+
+def _has_fewer(before: Any, now: Mapping[str, Any]) -> bool:
+    """Return whether a command had fewer draws of the same run than another, and was the same."""
+    if not isinstance(before, dict):
+        return False
+    same = {COMMITTED: None, DRAWS: None}
+    old, new = before.get(COMMITTED), now[COMMITTED]
+    return {**before, **same} == {**now, **same} and isinstance(old, int) and old < new
+
+
+def page_receipt(output: str, run: str, predictions: Sequence[str]) -> Receipt:
+    """Return the receipt of the page of a run with some predictions."""
+    shown = [os.path.abspath(path) for path in predictions]
+    asked = {"command": "report", "run": os.path.abspath(run), "predictions": shown}
+    return Receipt(output, asked)
+
+
+def renewable(receipt: Receipt) -> dict[str, Any] | None:
+    """Return the result of the page that is there; ``None`` if none is, or none with a receipt.
+
+    Raises
+    ------
+    IdentityError
+        If it is of another run, or was changed since it was made.
+    """
+    if not receipt.path.exists():
+        return None
+    return receipt.kept(lambda: {"fingerprint": page_fingerprint(receipt.output)})
+
+
+def page_fingerprint(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a page."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _fingerprint(store: str) -> str | None:
+    """Return the fingerprint of the store at a place; ``None`` if there is none."""
+    from streammc.errors import StreammcError
+    from streammc.stores.cloud.address import store_root
+    from streammc.stores.format.manifest import read_manifest
+
+    try:
+        return read_manifest(store_root(store)).fingerprint
+    except StreammcError:
+        return None
+
+
+def made_from(run: str, store: str | None, predictions: Sequence[str]) -> dict[str, Any]:
+    """Return what a page shows: draws, summary, place of the store, predictions, version.
+
+    Raises
+    ------
+    MissingError, StoreError
+        If there is no run, or it is damaged.
+    """
+    from streammc.trace.run_directory import RunDirectory
+
+    opened = RunDirectory.open(run)
+    attributes = json.dumps(dict(opened.attributes), sort_keys=True, default=str)
+    place = store or opened.attributes.get("store")
+    return {
+        "draws": opened.digest(),
+        "attributes": hashlib.sha256(attributes.encode()).hexdigest(),
+        "store": os.path.abspath(str(place)) if place else None,
+        "found": _fingerprint(str(place)) if place else None,
+        "predictions": describe_inputs([os.path.join(path, "zarr.json") for path in predictions]),
+        "version": streammc.__version__,
+    }

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from streammc import registry
 from streammc.cli.output import Output, fields, number, table
-from streammc.diagnostics.audit_record import Audit
-from streammc.diagnostics.limits import check_limits, missed_limits
-from streammc.diagnostics.stopping import missed_text
+from streammc.diagnostics.stopping import check_limits, missed_limits, missed_text
 from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
+from streammc.diagnostics.weights import Audit
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.sampler import TARGETS

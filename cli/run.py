@@ -6,9 +6,16 @@ from contextlib import suppress
 
 import click
 
-from streammc.cli.options import code_option, command, setting
+from streammc.cli.options import (
+    chains_option,
+    code_option,
+    command,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+    setting,
+)
 from streammc.cli.output import Output
-from streammc.cli.scheduler_options import chains_option, parse_scheduler, scheduler_option
 from streammc.cli.values import LocalPath
 
 
@@ -39,10 +46,10 @@ def run(
         return _print_schema(printer)
     if job is None:
         raise click.UsageError("expected a job file, found none: write streammc run JOB.toml", ctx)
+    from streammc.cli.app import classify
     from streammc.cli.jobs.job_record import JobRecord
     from streammc.cli.jobs.job_run import carry_out
     from streammc.cli.jobs.problems import without_overwrite
-    from streammc.cli.run_errors import classify
 
     parse_scheduler(scheduler)
     record = JobRecord(job)
@@ -71,8 +78,31 @@ def _print_schema(printer: Output) -> int:
     """Print the JSON Schema of a job file."""
     import json
 
-    from streammc.cli.jobs.job_schema import job_schema
+    from streammc.cli.jobs.job_file import job_schema
 
     found = job_schema()
     printer.result(found, json.dumps(found, indent=2))
+    return 0
+
+
+@command("check", short_help="Check a job file, and forecast what it takes.")
+@path_argument("job")
+@scheduler_option
+@code_option
+@click.pass_context
+def check(ctx: click.Context, job: str, scheduler: str | None, allow_code: bool) -> int:
+    """Check the TOML file JOB and print its plan: stages, passes, memory, disk and time.
+
+    Nothing is written. Every fault of the file is a line with the path of its key.
+    """
+    from streammc.cli.jobs.job_plan import planned
+    from streammc.cli.jobs.job_run import settled
+    from streammc.cli.jobs.problems import without_overwrite
+
+    printer: Output = ctx.obj
+    parse_scheduler(scheduler)
+    with without_overwrite():
+        found, stages, made = settled(ctx, printer, job, allow_code, scheduler, every=True)
+        document, human = planned(ctx, printer, job, found, stages, made)
+    printer.result(document, human)
     return 0

@@ -12,9 +12,14 @@ import click
 from streammc.cli.options import (
     SEED,
     STAGE,
+    chains_option,
+    code_option,
     command,
     model_options,
     overwrite_option,
+    parse_scheduler,
+    run_argument,
+    scheduler_option,
     setting,
     stop_option,
     store_argument,
@@ -22,7 +27,6 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.receipt import require_apart
-from streammc.cli.scheduler_options import chains_option, parse_scheduler, scheduler_option
 from streammc.cli.values import (
     KeyValue,
     Limits,
@@ -97,9 +101,8 @@ def sample(
     The same command again resumes an interrupted run and does not change a finished one; with
     more --draws it extends the run.
     """
-    from streammc.cli.build import NODES, make_model, make_sampler, split_options
+    from streammc.cli.build import NODES, announced_priors, make_model, make_sampler, split_options
     from streammc.cli.execute import Job
-    from streammc.cli.priors import announced_priors
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
@@ -173,7 +176,7 @@ def _saved_control_variates(path: str | None, model: Any) -> tuple[Any, Any]:
 
 def _of_run(printer: Output, run: str | None, control_variates: str | None) -> str | None:
     """Return the path of the control variates: those given, or those of ``--start-from``."""
-    from streammc.cli.earlier import control_variates_of
+    from streammc.cli.summarize import control_variates_of
 
     if run is None:
         return control_variates
@@ -203,7 +206,7 @@ def _settled(
     IdentityError
         If they are not for its store and model.
     """
-    from streammc.cli.earlier import current
+    from streammc.cli.summarize import current
 
     if job.control_variates is None:
         return job
@@ -248,3 +251,32 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
     shown["priors"] = priors
     printer.result(document, fields(shown))
     return 0
+
+
+@command("resume", short_help="Continue an interrupted run.")
+@run_argument("run")
+@setting("--draws", type=WholeNumber(1), help="More draws per chain than were asked for.")
+@scheduler_option
+@chains_option
+@code_option
+@setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
+@click.pass_context
+def resume(
+    ctx: click.Context,
+    run: str,
+    draws: int | None,
+    scheduler: str | None,
+    chains_on: str,
+    check: dict[str, float] | None,
+    allow_code: bool,
+) -> int:
+    """Continue RUN from its last commit, with the settings of the command that started it."""
+    from streammc.cli.execute import execute, recorded_job
+    from streammc.cli.report import run_document, show_run
+
+    printer: Output = ctx.obj
+    where = parse_scheduler(scheduler)
+    job = recorded_job(run, draws=draws, scheduler=where, allow_code=allow_code)
+    job = replace(job, chains_on=chains_on)
+    summary = execute(printer, ctx.find_root().obj, job)
+    return show_run(printer, run_document(run, summary), check, job.stopping is not None)

@@ -10,16 +10,23 @@ from typing import Any
 
 import click
 
-from streammc.cli.draws_receipt import COMMITTED, DRAWS, DrawsReceipt
-from streammc.cli.made_once import make_once
-from streammc.cli.options import COMPARE, STAGE, F, code_option, command, run_argument, setting
+from streammc.cli.options import (
+    COMPARE,
+    STAGE,
+    F,
+    code_option,
+    command,
+    parse_scheduler,
+    run_argument,
+    scheduler_option,
+    setting,
+)
 from streammc.cli.output import Output, fields, number, table
-from streammc.cli.page_receipt import page_fingerprint
 from streammc.cli.progress import Progress
-from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
+from streammc.cli.receipt import COMMITTED, DRAWS, DrawsReceipt, make_once, page_fingerprint
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, StorePath, WholeNumber
-from streammc.command_mark import MADE_BY, current_mark, mark_entry
+from streammc.unfinished import MADE_BY, current_mark, mark_entry
 
 
 def score_options(function: F) -> F:
@@ -70,8 +77,7 @@ def score(
     STORE is the store of the run, if it has moved. Of a mixed model a group is left out. Of a
     large table a sample of rows is evaluated at every draw, and one pass supplies the rest.
     """
-    from streammc.checks.score_request import ScoreRequest
-    from streammc.checks.scoring import score_run
+    from streammc.checks.scoring import ScoreRequest, score_run
     from streammc.cli.configuration import write_json
 
     printer: Output = ctx.obj
@@ -154,7 +160,7 @@ def opened_candidate(
     """
     from streammc.checks.ranking import Candidate
     from streammc.cli.build import model_of_run
-    from streammc.cli.recorded import store_of_run
+    from streammc.cli.execute import store_of_run
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 

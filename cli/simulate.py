@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from streammc.cli.design_words import groups_text
-from streammc.cli.made_once import make_once
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt
+from streammc.cli.receipt import Receipt, make_once
 from streammc.cli.values import Number, WholeNumber, refuse_file_name
 
 

@@ -40,9 +40,9 @@ from streammc.errors import (
     StreammcError,
     UnavailableError,
 )
-from streammc.owner_mark import Prefix, mark
 from streammc.stores.cloud.address import store_root
 from streammc.stores.format.manifest import read_manifest
+from streammc.unfinished import Prefix, mark
 
 _LARGEST: Final = 1 << 20
 _URL: Final = re.compile(r"(tcp|tls)://(\[[^\]]+\]|[^:/@\[\]]+):([0-9]{1,5})/?")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streammc.html_repr import Shown
 from streammc.protocols import Coding, ColumnTerm, Dataset, Vector
+from streammc.shown import Shown
 
 if TYPE_CHECKING:
     from streammc.stores.formula.fitted import Design

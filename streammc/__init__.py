@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers
     from streammc.checks.posterior_predictive import posterior_predictive
-    from streammc.checks.scored_run import score
+    from streammc.checks.scoring import score
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
     from streammc.prediction.predict import predict
-    from streammc.runs.interactive import sample
-    from streammc.runs.notebook_bar import notebook_bar
+    from streammc.runs.interactive import notebook_bar, sample
     from streammc.stores.ingest.append import append
     from streammc.stores.ingest.from_dask import from_dask
     from streammc.stores.ingest.from_xarray import from_xarray
@@ -43,7 +42,7 @@ _LAZY: Final[dict[str, str]] = {
     "from_xarray": "streammc.stores.ingest.from_xarray:from_xarray",
     "ingest": "streammc.stores.ingest.ingestion:ingest",
     "models": "streammc.models",
-    "notebook_bar": "streammc.runs.notebook_bar:notebook_bar",
+    "notebook_bar": "streammc.runs.interactive:notebook_bar",
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
     "plots": "streammc.plots",
@@ -52,7 +51,7 @@ _LAZY: Final[dict[str, str]] = {
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
-    "score": "streammc.checks.scored_run:score",
+    "score": "streammc.checks.scoring:score",
     "simulate": "streammc.stores.simulation:simulate",
 }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from streammc.likelihood.grouped import by_group
-from streammc.runs import design
-from streammc.trace.layout import make_layout
+from streammc.runs import record
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 
 def make_run(path, model, data, theta, sign=None, **more):
@@ -21,7 +21,7 @@ def make_run(path, model, data, theta, sign=None, **more):
         "layout": make_layout(labels, data.feature_names, *theta.shape[:2], dtypes),
         "draws": theta.shape[1],
         "warmup": 0,
-        "attributes": {"design": design.describe(data.attributes), "store": data.address},
+        "attributes": {"design": record.describe_design(data.attributes), "store": data.address},
     }
     with RunDirectory.hold(path, identity=identity, **plan) as run:
         run.append("draws", bound.constrain(theta), rows, ({}, {}))

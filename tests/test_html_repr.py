@@ -9,7 +9,7 @@ import pytest
 
 import streammc
 from streammc import models, priors, registry, samplers
-from streammc.html_repr import html_table, value_text
+from streammc.shown import html_table, value_text
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -13,7 +13,7 @@ import google_crc32c
 
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
-from streammc.trace.sealed import seal, unseal
+from streammc.trace.codec import seal, unseal
 
 Change = Callable[[dict[str, Any]], Any]
 

@@ -42,17 +42,17 @@ def run_case(case: str, names: Mapping[str, Any]) -> Outcome:
 
 
 def _command(case: str) -> Outcome:
-    from streammc.cli import main, run_errors
+    from streammc.cli import app, main
 
     seen: list[BaseException] = []
-    original = run_errors.report
+    original = app.report
 
     def report(error: BaseException, words: Any) -> int:
         seen.append(error)
         return original(error, words)
 
     out, err = io.StringIO(), io.StringIO()
-    with patch.object(run_errors, "report", report), redirect_stdout(out), redirect_stderr(err):
+    with patch.object(app, "report", report), redirect_stdout(out), redirect_stderr(err):
         code = main(shlex.split(case)[1:])
     text = err.getvalue().rstrip("\n").rpartition("\n")[2]
     message = text.removeprefix("streammc: ").removeprefix("error: ")

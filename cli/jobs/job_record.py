@@ -16,12 +16,9 @@ from typing import Any, Final
 
 import streammc
 from streammc.cli.configuration import write_json
-from streammc.cli.heartbeat_file import utc_now
 from streammc.cli.input_description import absolute_input
-from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_inputs import absolute
-from streammc.cli.jobs.job_parsing import with_paths
-from streammc.cli.output import Output
+from streammc.cli.jobs.job_file import JobFile, absolute, with_paths
+from streammc.cli.output import Output, utc_now
 from streammc.errors import BusyError, one_line
 
 DONE: Final = "done"

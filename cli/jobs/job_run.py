@@ -8,24 +8,29 @@ from typing import Any, Final
 
 import click
 
-from streammc.cli.jobs.first_rows import first_rows
-from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
-from streammc.cli.jobs.job_faults import job_faults
-from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_parsing import read_job
-from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
-from streammc.cli.jobs.job_stages import Stage, stages_of
-from streammc.cli.jobs.problems import Problem, RefusedJob
-from streammc.cli.jobs.setting_faults import (
+from streammc.cli.jobs.growing import earlier_generation, earlier_text
+from streammc.cli.jobs.job_faults import (
     Built,
     built,
     can_be_staged,
     column_faults,
+    job_faults,
     known_faults,
     row_faults,
 )
-from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
-from streammc.cli.jobs.stage_states import ingest_options, refuse_others
+from streammc.cli.jobs.job_file import JobFile, read_job
+from streammc.cli.jobs.job_plan import first_rows
+from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
+from streammc.cli.jobs.job_stages import (
+    Stage,
+    StageResult,
+    call_stage,
+    ingest_options,
+    refuse_others,
+    stage_faults,
+    stages_of,
+)
+from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.output import Output, number, table
 from streammc.errors import ConfigError, StreammcError
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
+
+import click
 
 from streammc.cli.configuration import option_text, quoted
-from streammc.cli.jobs.generation_end import generation_end, with_local_run
-from streammc.cli.jobs.growing import growth_of, of_generation
-from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop
-from streammc.cli.jobs.job_inputs import files_of
-from streammc.cli.jobs.job_schema import option_of
+from streammc.cli.jobs.growing import generation_end, growth_of, of_generation, with_local_run
+from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop, files_of, option_of
+from streammc.cli.jobs.problems import Problem
+from streammc.cli.options import COMPARE, OLDER, PRINTING, STAGE, THERE
+from streammc.cli.output import Output
 
 
 @dataclass
@@ -203,3 +206,197 @@ def stop_text(stop: Stop) -> str:
     """Return the stopping rule of a job as the text of ``--stop``."""
     pairs = {each.name: getattr(stop, each.name) for each in fields(stop)}
     return ",".join(f"{name}={value}" for name, value in pairs.items() if value is not None)
+
+
+@dataclass
+class StageResult:
+    """What a stage returned in place of printing it."""
+
+    exit_code: int = 0
+    document: dict[str, Any] = field(default_factory=dict)
+    human: str = ""
+
+    def keep(self, document: Mapping[str, Any], human: str) -> None:
+        """Take the result of the command."""
+        self.document, self.human = dict(document), human
+
+
+@contextmanager
+def stage_context(ctx: click.Context, output: Output, stage: Stage) -> Iterator[click.Context]:
+    """Yield the context of the command of a stage, its words parsed and checked."""
+    root = ctx.find_root()
+    group = root.command
+    assert isinstance(group, click.Group)
+    command = group.get_command(root, stage.command)
+    assert command is not None
+    ctx.meta[STAGE] = output
+    try:
+        yield command.make_context(stage.command, list(stage.words), parent=ctx)
+    finally:
+        del ctx.meta[STAGE]
+
+
+def call_stage(ctx: click.Context, output: Output, stage: Stage, *more: str) -> StageResult:
+    """Run the command of a stage, with ``more`` words, and return its result.
+
+    Raises
+    ------
+    Exception
+        Those of the command.
+    """
+    result = StageResult()
+    printer = replace(output, keep=result.keep, context={**output.context, "stage": stage.name})
+    with stage_context(ctx, printer, replace(stage, words=[*more, *stage.words])) as inner, inner:
+        code = inner.command.invoke(inner)
+    result.exit_code = code if isinstance(code, int) else 0
+    output.live = printer.live
+    return result
+
+
+def stage_faults(
+    ctx: click.Context, output: Output, stage: Stage
+) -> tuple[list[Problem], dict[str, Any]]:
+    """Return what the command of a stage finds wrong with its words, by key of the file.
+
+    And the parameters of the command without these words; empty if it cannot be parsed.
+    """
+    faults: list[Problem] = []
+    words = list(stage.words)
+    while True:
+        try:
+            with stage_context(ctx, output, replace(stage, words=words)) as inner:
+                return faults, dict(inner.params)
+        except click.UsageError as error:
+            parameter = getattr(error, "param", None)
+            key = stage.keys.get(getattr(parameter, "name", None) or "", stage.name)
+            if key in {each.key for each in faults}:  # required, and without its words now
+                return faults, {}
+            names = [*getattr(parameter, "opts", ()), *getattr(parameter, "secondary_opts", ())]
+            own = [word for word in words if word.partition("=")[0] in names]
+            if getattr(parameter, "multiple", False):
+                assert parameter is not None
+                wrong = {word: _fault(parameter, word.partition("=")[2], ctx) for word in own}
+                own = [word for word, each in wrong.items() if each]
+                faults += [Problem(f"{key}.{_name(word)}", str(wrong[word])) for word in own]
+            else:
+                faults.append(Problem(key, _said(error)))
+        if not own:
+            return faults, {}
+        words = [word for word in words if word not in own]
+
+
+def _fault(parameter: click.Parameter, value: str, ctx: click.Context) -> str | None:
+    """Return what is wrong with one of several values of an option; ``None`` if nothing is."""
+    try:
+        parameter.type.convert(value, parameter, ctx)
+    except click.UsageError as error:
+        return _said(error)
+    return None
+
+
+def _name(word: str) -> str:
+    """Return the name in a word ``--prior=name=text``."""
+    return word.partition("=")[2].partition("=")[0]
+
+
+def _said(error: click.UsageError) -> str:
+    """Return the message of a usage error, with what to do."""
+    text = str(error.message or error.format_message()).rstrip(".")
+    return text if ": " in text else f"{text}: change this key"
+
+
+TO_DO: Final = "to do"
+COMPARED: Final = "there, compared when the job runs"
+_NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite", "append", "again"}
+_FROM_DRAWS: Final = ("score", "predict")
+
+
+def output_state(ctx: click.Context, output: Output, stage: Stage) -> str:
+    """Return whether the output of a stage is there.
+
+    Raises
+    ------
+    IdentityError
+        If it was made from other settings or inputs.
+    """
+    if stage.name == "append":
+        n = len(stage.words) - stage.words.index("--") - 2
+        return f"to do, {n} file{'s' * (n != 1)}"
+    if not os.path.lexists(stage.output):
+        return TO_DO
+    if stage.command == "ingest":
+        return _ingested(ctx, output, stage)
+    if stage.name in _FROM_DRAWS and _has_inputs(ctx, output, stage):
+        ctx.meta[COMPARE] = True
+        try:
+            return str(call_stage(ctx, replace(output, quiet=True), stage).document["state"])
+        finally:
+            del ctx.meta[COMPARE]
+    return COMPARED
+
+
+def with_more_draws(stage: Stage, state: str) -> str:
+    """Return the state of an output where its run is about to get more draws."""
+    renewed = stage.name in (*_FROM_DRAWS, "report") and state in (THERE, COMPARED)
+    return OLDER if renewed else state
+
+
+def ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[str, Any]:
+    """Return the options of ``ingest`` in a stage."""
+    with stage_context(ctx, output, stage) as inner:
+        return {k: v for k, v in inner.params.items() if k not in _NOT_OPTIONS}
+
+
+def refuse_others(ctx: click.Context, output: Output, stages: Sequence[Stage]) -> None:
+    """Refuse outputs that sampling, the first of some stages, would leave without their run.
+
+    Those of the same run and settings are renewed after it; those of others are found here, before
+    the run gets more draws. Nothing is compared where it gets none.
+
+    Raises
+    ------
+    IdentityError
+        If an output of this run's later stages was made from other settings or inputs.
+    """
+    if not _may_get_draws(ctx, output, stages[0]):
+        return
+    for stage in stages[1:]:
+        if stage.name in ("append", "sample"):
+            return
+        if stage.name != "report":
+            output_state(ctx, output, stage)
+
+
+def _ingested(ctx: click.Context, output: Output, stage: Stage) -> str:
+    from streammc.cli.ingest import ingest_receipt
+    from streammc.stores.store import info
+
+    options = ingest_options(ctx, output, stage)
+    like = options["like"]
+    if like is not None and not os.path.lexists(like):
+        return COMPARED
+    with stage_context(ctx, output, stage) as inner:
+        sources = inner.params["sources"]
+    ingest_receipt(sources, stage.output, options).kept(lambda: info(stage.output))
+    return THERE
+
+
+def _has_inputs(ctx: click.Context, output: Output, stage: Stage) -> bool:
+    """Return whether run and store of a stage are there."""
+    from streammc.trace.addresses import is_address
+    from streammc.trace.run_directory import RunDirectory
+
+    with stage_context(ctx, output, stage) as inner:
+        run, store = inner.params["run"], inner.params["store"]
+    return RunDirectory.exists(run) and (is_address(store) or os.path.lexists(store))
+
+
+def _may_get_draws(ctx: click.Context, output: Output, stage: Stage) -> bool:
+    """Return whether the run of a stage is there, and may get more draws."""
+    from streammc.trace.run_directory import RunDirectory
+
+    with stage_context(ctx, output, stage) as inner:
+        run, draws, stop = (inner.params[name] for name in ("output", "draws", "stop"))
+    if not RunDirectory.exists(run):
+        return False
+    return stop is not None or RunDirectory.open(run, verify=False).committed_draws < draws

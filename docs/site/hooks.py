@@ -12,7 +12,7 @@ from site_commands import with_options
 from site_sections import navigation, section_indexes
 from site_sources import linked_sources, rewritten_links, source_page, unescaped_pipes
 
-from streammc.cli.jobs.job_schema import job_schema
+from streammc.cli.jobs.job_file import job_schema
 
 SCHEMA = "reference/job.schema.json"
 

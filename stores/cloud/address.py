@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from streammc.errors import ConfigError
-from streammc.trace.local_path import given_path
+from streammc.trace.addresses import given_path
 
 SCHEMES: Final = ("s3", "gs", "az", "https", "http", "file")
 _ADDRESS: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)

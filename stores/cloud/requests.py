@@ -34,7 +34,7 @@ from streammc.errors import (
     UnavailableError,
 )
 from streammc.stores.cloud.address import CloudFolder
-from streammc.trace.file_stamp import FileStamp
+from streammc.trace.disk import FileStamp
 
 BUDGET: Final = "STREAMMC_CLOUD_SECONDS"
 _BUDGET_SECONDS: Final = 60.0

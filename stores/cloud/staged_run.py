@@ -31,11 +31,10 @@ from streammc.errors import (
 from streammc.stores.cloud import requests
 from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.cloud.requests import attempt, connect
-from streammc.trace.durable import reporting
-from streammc.trace.places import Place
-from streammc.trace.run_files import Changes, Stamps, stamps
-from streammc.trace.sealed import DOCUMENT_LIMIT, seal, unseal
-from streammc.trace.temporary import temporary_folder
+from streammc.trace.codec import DOCUMENT_LIMIT, seal, unseal
+from streammc.trace.disk import reporting
+from streammc.trace.places import Changes, Place, Stamps, stamps
+from streammc.unfinished import temporary_folder
 
 POINTER: Final = "run.json"
 """Key of the pointer in the folder of a run."""

@@ -22,7 +22,6 @@ from streammc.errors import (
     StoreError,
     StreammcError,
 )
-from streammc.owner_mark import MARK, mark, unmark
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import (
@@ -37,8 +36,9 @@ from streammc.stores.format.partial import refuse_existing
 from streammc.stores.format.shards import Bytes
 from streammc.stores.in_threads import in_threads
 from streammc.stores.store import open_store
-from streammc.trace.durable import sync_directory
+from streammc.trace.disk import sync_directory
 from streammc.trace.lock import try_lock
+from streammc.unfinished import MARK, mark, unmark
 
 _THREADS: Final = 4
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

@@ -21,7 +21,6 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.command_mark import MADE_BY, mark_entry
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import FORMAT, MANIFEST, Layout, Member
@@ -34,6 +33,7 @@ from streammc.stores.format.objects import (
     read_small,
 )
 from streammc.stores.format.shards import Bytes, Shards, check_shard, decode_shard
+from streammc.unfinished import MADE_BY, mark_entry
 
 Inputs = Sequence[list[dict[str, Any]] | None]
 """Records of the files of each generation, as in a manifest; ``None`` where they are not known."""

@@ -33,7 +33,7 @@ from streammc.errors import (
 from streammc.stores.cloud.address import CloudFolder, Root
 from streammc.stores.format.layout import MANIFEST, METADATA
 from streammc.stores.format.shards import Bytes
-from streammc.trace.local_path import given_path
+from streammc.trace.addresses import given_path
 
 MAX_JSON_BYTES: Final = 64 << 20
 _PIECE: Final = 8 << 20

@@ -21,12 +21,11 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.owner_mark import marked_folder, remove, unmark
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import MANIFEST
 from streammc.trace.debris import collect_debris, marked_partial
-from streammc.trace.durable import swap
-from streammc.trace.reserved_names import refuse_reserved_name
+from streammc.trace.disk import swap
+from streammc.unfinished import marked_folder, refuse_reserved_name, remove, unmark
 
 _LARGE: Final = 1 << 16
 """Bytes of a file from which its write-back begins right after it is written."""

@@ -25,7 +25,6 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.command_mark import current_mark
 from streammc.errors import BusyError, ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.stores.cloud.address import store_root
@@ -63,6 +62,7 @@ from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shar
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.number_checks import check_finite
 from streammc.stores.rows.row_weights import find_weight_faults
+from streammc.unfinished import current_mark
 
 if TYPE_CHECKING:
     from streammc.stores.store import Store

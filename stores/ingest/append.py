@@ -31,7 +31,7 @@ from streammc.stores.sources.input_files import (
 )
 from streammc.stores.sources.tables import Table, open_table, table_parts
 from streammc.stores.store import Store, open_store
-from streammc.trace.local_path import is_address, real_place
+from streammc.trace.addresses import is_address, real_place
 
 Record = Mapping[str, Any]
 AGAIN: Final = "leave it out, or append its rows once more with --again"

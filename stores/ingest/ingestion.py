@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.owner_mark import marked_folder
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import (
@@ -38,7 +37,8 @@ from streammc.stores.memory import MemoryStore
 from streammc.stores.sources.input_files import complete_records, input_records
 from streammc.stores.sources.tables import open_table, table_parts
 from streammc.stores.store import Store, open_store
-from streammc.trace.local_path import is_address
+from streammc.trace.addresses import is_address
+from streammc.unfinished import marked_folder
 
 Announce = Callable[[int, int, Sequence[str]], None]
 """``announce(rows, bytes of a row, warnings)``, before the rows are written."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
-from streammc.owner_mark import marked_folder
 from streammc.protocols import Matrix, Vector
 from streammc.stores.formula.encoded_blocks import FormulaRows, RowReport
 from streammc.stores.formula.fitted import Design, factor_node, read_design
@@ -19,6 +18,7 @@ from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import MISSING
 from streammc.stores.ingest.table_blocks import block_rows
 from streammc.stores.sources.tables import open_table
+from streammc.unfinished import marked_folder
 
 
 class NewRows(NamedTuple):

@@ -17,7 +17,7 @@ from streammc.errors import DataError, OutOfMemoryError, StreammcError
 from streammc.stores.in_threads import ahead
 from streammc.stores.sources.input_files import open_input
 from streammc.stores.sources.source import NoArrowType
-from streammc.trace.local_path import is_address
+from streammc.trace.addresses import is_address
 
 _REMOTE_BUFFER: Final = 4 << 20
 """Bytes of one request for a column of a Parquet file at an address."""

@@ -36,9 +36,9 @@ from streammc.errors import (
 )
 from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.format.objects import local_path
-from streammc.trace.file_stamp import FileStamp, file_stamp
+from streammc.trace.addresses import is_address, real_place
+from streammc.trace.disk import FileStamp, file_stamp
 from streammc.trace.kinds import STORE, found_at, with_article
-from streammc.trace.local_path import is_address, real_place
 
 _PATTERN: Final = re.compile(r"[*?\[]")
 _ESCAPED: Final = re.compile(r"\[([*?\[])\]")

@@ -26,8 +26,8 @@ from streammc.stores.sources.input_files import (
     refuse_logged,
 )
 from streammc.stores.sources.source import NoArrowType, Source, with_partitions
-from streammc.trace.file_stamp import FileStamp, stamp_difference
-from streammc.trace.local_path import is_address, real_place
+from streammc.trace.addresses import is_address, real_place
+from streammc.trace.disk import FileStamp, stamp_difference
 
 
 def distinct_files(parts: Sequence[Any]) -> list[Any]:

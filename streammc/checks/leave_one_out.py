@@ -14,18 +14,34 @@ are w times those of an observation, as in the table that has the row w times. O
 there is no more to leave out than the row: its importance weights are ``exp(-w l_is)``. Binomial
 trials are weights too, but not equal observations: such a row is one observation, left out with all
 its trials.
+
+Surrogates of leave-one-out terms: what a Gaussian posterior makes of a row's expansion.
+
+With the draws' mean and covariance, the predictors of row i move by ``s ~ Normal(0, V)``, and its
+log-likelihood is expanded to second order, ``l(s) ~ l + g's + s'Hs/2``. The terms are then in
+closed form (the Laplace approximation of Magnusson et al. 2020, with its second-order term):
+
+    elpd = -log E exp(-l(s)) ~ l - b' (I + M)^-1 b / 2 + log det(I + M) / 2
+    lpd  =  log E exp(l(s))  ~ l + b' (I - M)^-1 b / 2 - log det(I - M) / 2
+
+with ``b = R g`` and ``M = R H R``, R the symmetric root of V. Exact for a Gaussian response of
+known scale and a Gaussian posterior; elsewhere the difference estimator corrects what is left.
+A row of w observations has w times these terms; of ``w < 1``, ``elpd`` is the difference of
+``log E exp((1 - w) l)`` and ``log E exp(-w l)``, as in :mod:`streammc.checks.leave_one_out`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streammc.checks.row_densities import RowDensities
+from streammc.checks.run_draws import RowDensities
 from streammc.diagnostics.pareto_tail import smoothed_rows
-from streammc.protocols import Index, Matrix, PassTask, RowBlock, Rows, Vector
+from streammc.errors import DataError
+from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector
 
 
 class RowTerms(NamedTuple):
@@ -128,3 +144,188 @@ class LeaveOneOut(PassTask[RowTerms]):
             found = row_terms(values, count, self.relative_size)
             parts.append(found._replace(weight=tile.weight))
         return joined(parts)
+
+
+COLUMNS: Final = 3
+"""Columns of surrogates: of elpd, of lpd, and of their difference, lpd - elpd."""
+_TILE_ENTRIES: Final = 2**18
+_LEAST: Final = 0.05
+"""Least eigenvalue of ``I + M`` and ``I - M``: beyond it a row is not Gaussian at all."""
+_MOST_FEATURES: Final = 512
+"""Above it, and above ``_MOST_PREDICTORS``, the surrogate is the log-likelihood at the mean."""
+_MOST_PREDICTORS: Final = 16
+
+
+class SurrogateSums(NamedTuple):
+    """Sums over rows."""
+
+    observations: float
+    """Number of observations."""
+    weights: Vector
+    """(3,) sum of the weights, and the numbers of those but 0 and 1 and of fractions."""
+    total: Vector
+    """(COLUMNS,) sums of the surrogates."""
+    square: Vector
+    """(COLUMNS,) sums of the squares of the surrogates of an observation."""
+    size: Vector
+    """(k,) sizes ``|lpd - elpd|`` of the most influential rows, in falling order."""
+    place: Index
+    """(k,) numbers of these rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate(PassTask[SurrogateSums]):
+    """Surrogates of the terms of rows, and the ``PassTask`` that sums them over all rows."""
+
+    model: Model
+    mean: Vector
+    """(d,) mean of the draws."""
+    covariance: Matrix
+    """(d, d) covariance of the draws."""
+    where: str
+    """The table, for messages."""
+    largest: int = 0
+    """Number of the most influential rows to find."""
+    whole_rows: bool = False
+    """Whether a row is one observation, whatever its weight."""
+
+    def map(self, block: RowBlock) -> SurrogateSums:
+        """Return the sums over the rows of a block."""
+        numbers = block.start + np.arange(len(block.y))
+        found = self.of_rows(Rows(*block[2:]), numbers)
+        _, count = observations(block.weight, self.whole_rows)
+        size, place = self._cut(np.abs(found[:, 2]), numbers)
+        square = (found * found / np.where(count > 0.0, count, 1.0)[:, None]).sum(axis=0)
+        return SurrogateSums(
+            float(count.sum(dtype=np.float64)),
+            weight_kinds(block.weight),
+            found.sum(axis=0),
+            square,
+            size,
+            place,
+        )
+
+    def combine(self, left: SurrogateSums, right: SurrogateSums) -> SurrogateSums:
+        """Return the sums over two neighbouring blocks."""
+        size, place = self._cut(
+            np.concatenate([left.size, right.size]), np.concatenate([left.place, right.place])
+        )
+        return SurrogateSums(
+            left.observations + right.observations,
+            left.weights + right.weights,
+            left.total + right.total,
+            left.square + right.square,
+            size,
+            place,
+        )
+
+    def _cut(self, size: Vector, place: Index) -> tuple[Vector, Index]:
+        """Return the largest sizes and their places, in falling order."""
+        if len(size) > 2 * self.largest:  # sorting all costs as much as the link
+            kept = np.argpartition(-size, self.largest)[: self.largest]
+            size, place = size[kept], place[kept]
+        order = np.lexsort((place, -size))[: self.largest]
+        return size[order], place[order]
+
+    def of_rows(self, rows: Rows, numbers: Index) -> Matrix:
+        """Return the surrogates (m, COLUMNS) of rows; 0 for rows of weight 0.
+
+        ``numbers`` (m,) are those of the rows in the table, for the message.
+
+        Raises
+        ------
+        DataError
+            If one is not finite.
+        """
+        m, q = rows.X.shape
+        p = self.model.n_linear + self.model.n_scalar
+        step = max(_TILE_ENTRIES // max(q, p * p, 1), 1)
+        found = np.empty((m, COLUMNS))
+        for low in range(0, m, step):
+            here = slice(low, low + step)
+            tile = Rows(*(np.ascontiguousarray(each[here], np.float64) for each in rows))
+            found[here] = self._of_tile(tile)
+        wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if len(wrong):
+            raise DataError(
+                f"expected a finite log-likelihood at the mean of the draws in {self.where}, found "
+                f"none in row {int(numbers[wrong[0]]) + 1}: check its columns and its response"
+            )
+        return found
+
+    def _of_tile(self, rows: Rows) -> Matrix:
+        m, q = rows.X.shape
+        n, p = self.model.n_linear, self.model.n_linear + self.model.n_scalar
+        curved = p <= _MOST_PREDICTORS and q <= _MOST_FEATURES if n else True
+        eta = np.empty((p, m))
+        for a in range(n):
+            eta[a] = rows.X @ self.mean[a * q : (a + 1) * q]
+        if n:
+            eta[0] += rows.offset
+        eta[n:] = self.mean[n * q :, None]
+        out = np.empty((1 + p + p * (p + 1) // 2, m))
+        order = 2 if curved else 0
+        self.model.link(eta, rows.X.T, rows.y, self.model.constants, order, out)
+        power, count = observations(rows.weight, self.whole_rows)
+        with np.errstate(invalid="ignore"):
+            out = np.where(power > 0.0, out * power, 0.0)
+        if not curved:
+            value = count * out[0]
+            return np.stack([value, value, np.zeros(m)], axis=1)
+        b, values = self._reduced(rows.X, out, p)
+        left_out = np.minimum(count, 1.0)
+        elpd = -_log_mean(-left_out, out[0], b, values)
+        if (left_out < 1.0).any():
+            elpd += _log_mean(1.0 - left_out, out[0], b, values)
+        elpd *= count
+        lpd = count * _log_mean(np.ones(m), out[0], b, values)
+        return np.stack([elpd, lpd, lpd - elpd], axis=1)
+
+    def _reduced(self, X: Matrix, out: Matrix, p: int) -> tuple[Matrix, Matrix]:
+        """Return ``b`` in the eigenvectors of M (m, p), and the eigenvalues (m, p)."""
+        m, n = len(X), self.model.n_linear
+        if p == 1 and n == 1:
+            variance = np.einsum("ij,ij->i", X @ self.covariance, X)
+            return (np.sqrt(variance) * out[1])[:, None], (variance * out[2])[:, None]
+        gradient, hessian = out[1 : 1 + p].T, np.empty((m, p, p))
+        upper = np.triu_indices(p)
+        hessian[:, upper[0], upper[1]] = out[1 + p :].T
+        hessian[:, upper[1], upper[0]] = out[1 + p :].T
+        root = _root(self._variances(X, p))
+        values, vectors = np.linalg.eigh(root @ hessian @ root)
+        b = np.einsum("iab,ia->ib", vectors, np.einsum("...ab,...b->...a", root, gradient))
+        return b, values
+
+    def _variances(self, X: Matrix, p: int) -> NDArray[np.float64]:
+        """Return the covariances of the predictors, (m, p, p), or (p, p) without a linear one."""
+        m, q = X.shape
+        n = self.model.n_linear
+        if not n:
+            return self.covariance
+        found = np.empty((m, p, p))
+        shared = self.covariance[n * q :]
+        found[:, n:, n:] = shared[:, n * q :]
+        for a in range(n):
+            own = slice(a * q, (a + 1) * q)
+            found[:, a, n:] = X @ shared[:, own].T
+            found[:, n:, a] = found[:, a, n:]
+            for b in range(a, n):
+                cross = X @ self.covariance[own, b * q : (b + 1) * q]
+                found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", cross, X)
+        return found
+
+
+def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the symmetric roots of covariances (..., p, p)."""
+    values, vectors = np.linalg.eigh(covariance)
+    scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    found: NDArray[np.float64] = scaled @ np.swapaxes(vectors, -1, -2)
+    return found
+
+
+def _log_mean(power: Vector, value: Vector, b: Matrix, values: Matrix) -> Vector:
+    """Return ``log E exp(a l(s))`` (m,) for powers ``a`` (m,), with the eigenvalues of M (m, p)."""
+    a = power[:, None]
+    shrunk = np.maximum(1.0 - a * values, _LEAST)
+    found: Vector = power * value + 0.5 * ((a * b) ** 2 / shrunk - np.log(shrunk)).sum(axis=1)
+    return found

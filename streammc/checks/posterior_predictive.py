@@ -9,27 +9,68 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.checks.drawn_effects import parts_of_groups
-from streammc.checks.row_densities import RowDensities, tile_rows
-from streammc.checks.run_draws import RunDraws, model_of, rows_of_run, run_draws
+from streammc.checks.run_draws import (
+    RowDensities,
+    RunDraws,
+    model_of,
+    rows_of_run,
+    run_draws,
+    tile_rows,
+)
 from streammc.control_variates.kinds import check_kinds
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.grouped import by_group
 from streammc.models.base import ColumnsModel
-from streammc.models.mixed.mixed_model import MixedModel
-from streammc.prediction import designs
-from streammc.prediction.mean_responses import Coefficients
+from streammc.models.mixed.mixed_model import MixedModel, TableModel
+from streammc.prediction import predictors
+from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.predict import opened_run
 from streammc.prediction.prediction_request import PredictionRequest
+from streammc.prediction.predictors import Coefficients
+from streammc.prediction.row_effects import require_checked
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream
-from streammc.runs import design
+from streammc.runs import record
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import xarray
+
+
+_AS_STORED = (0.0, 1.0)
+
+
+def parts_of_groups(
+    bound: TableModel, table: Any, at: Index, rows: Rows, theta: Matrix, seed: int
+) -> Matrix:
+    """Return (m, S) the part ``z . u`` of the predictor of rows from the effects of their groups.
+
+    The effects are drawn from their exact posterior given theta and the rows of the group, so that
+    (theta, u) is a draw of the joint posterior; rows of one group share them.
+
+    Parameters
+    ----------
+    bound, table
+        The mixed model with its table.
+    at, rows
+        Numbers (m,) of the rows in the table, and the rows.
+    theta
+        (S, d) draws.
+    """
+    require_checked(table, None)
+    groups = np.searchsorted(table.groups.offset, at, side="right") - 1
+    part = np.empty((len(at), len(theta)))
+    for group in np.unique(groups).tolist():
+        u = np.stack(list(draws_of_group(bound, group, theta, _AS_STORED, seed)))
+        own = np.flatnonzero(groups == group)
+        part[own] = u[:, 0]
+        if bound.slope is not None:
+            z = rows.X[own, bound.features.index(bound.slope)]
+            part[own] += z[:, None] * u[:, 1]
+    return part
+
 
 ROWS: Final = 1000
 DRAWS: Final = 1000
@@ -125,7 +166,7 @@ def posterior_predictive(
     RefusedError
         If the run has signs, or a temperature other than 1.
     """
-    from streammc.trace.predictive_tree import predictive_tree
+    from streammc.trace.datatree import predictive_tree
 
     check_kinds(store, *(() if model is None else (model,)))
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
@@ -178,15 +219,17 @@ def _arrays(
 ) -> dict[str, NDArray[np.float64]]:
     """Return responses (S, m), observed (m,) and log-likelihoods (S, m) of some rows."""
     at, rows = sample
-    described = design.describe(table.attributes)
-    for line in designs.check(kept.design, described):
+    described = record.describe_design(table.attributes)
+    for line in predictors.check(kept.design, described):
         warnings.warn(line, stacklevel=3)
     regression, theta, part = model, kept.theta, None
     if isinstance(model, MixedModel):
         _, bound = by_group(table, model)
         part = parts_of_groups(bound, table, at, rows, theta, seed)
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
-    coefficients: Coefficients = designs.on_table(regression, theta, None, kept.design, described)
+    coefficients: Coefficients = predictors.on_table(
+        regression, theta, None, kept.design, described
+    )
     where = f"store {table.address!r} (rows counted from 1)"
     densities = RowDensities(regression, coefficients, where)
     shape = (coefficients.draws, len(at))

@@ -1,19 +1,21 @@
-"""Draws of a finished run, with what a check of its model must know and refuse."""
+"""Draws of a finished run for checks of its model, and log-likelihoods of rows at them."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.default_priors import as_recorded
-from streammc.errors import ConfigError, IdentityError, ModelError, RefusedError
+from streammc.errors import ConfigError, DataError, IdentityError, ModelError, RefusedError
 from streammc.likelihood.temperature import temperature_of
-from streammc.prediction.thinned import load_draws
-from streammc.protocols import Dataset, Matrix, Model
+from streammc.prediction.predictive import log_densities
+from streammc.prediction.predictors import Coefficients, load_draws
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows
 from streammc.runs.audit import thin
-from streammc.runs.identity import registered_model
+from streammc.runs.record import registered_model
 from streammc.trace.run_directory import RunDirectory
 
 
@@ -102,3 +104,70 @@ def rows_of_run(run: RunDirectory, table: Any) -> Dataset:
             "rows of another one are scored by streammc predict"
         )
     return before  # type: ignore[no-any-return]
+
+
+_ENTRIES: Final = 2**18
+"""Predictors of a tile: 2 MB."""
+
+
+def tile_rows(predictors: int, draws: int) -> int:
+    """Return the rows of a tile whose predictors fit into a cache."""
+    return max(_ENTRIES // max(predictors * draws, 1), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class RowDensities:
+    """Log-likelihoods ``w_i log p(y_i | theta_s)`` of rows, or of groups, of a table."""
+
+    model: Model
+    coefficients: Coefficients
+    where: str
+    """The table, for messages."""
+
+    @property
+    def predictors(self) -> int:
+        """Number of predictors of a row, p."""
+        return self.model.n_linear + self.model.n_scalar
+
+    def tile_rows(self) -> int:
+        """Return the rows that are evaluated at once."""
+        return tile_rows(self.predictors, self.coefficients.draws)
+
+    def of_rows(self, rows: Rows, numbers: Index) -> Matrix:
+        """Return the log-likelihoods (S, m) of some rows; 0 for rows of weight 0.
+
+        ``numbers`` (m,) are those of the rows in the table, for the message.
+
+        Raises
+        ------
+        DataError
+            If one is not finite.
+        """
+        return self.of_predictors(self.coefficients.predictors(rows.X, rows.offset), rows, numbers)
+
+    def of_predictors(self, eta: NDArray[np.float64], rows: Rows, numbers: Index) -> Matrix:
+        """Return the log-likelihoods (S, m) of rows at predictors ``eta`` (p, m, S)."""
+        p, m, draws = eta.shape
+        values = np.empty((draws, m))
+        log_densities(
+            self.model.link,
+            np.ascontiguousarray(eta),
+            np.asarray(rows.X, dtype=np.float64).T,
+            np.ascontiguousarray(rows.y, dtype=np.float64),
+            self.model.constants,
+            np.empty((p, m)),
+            np.empty((1 + p + p * (p + 1) // 2, m)),
+            values,
+        )
+        with np.errstate(invalid="ignore"):
+            values *= rows.weight
+        values[:, rows.weight == 0.0] = 0.0
+        wrong = np.flatnonzero(~np.isfinite(values).all(axis=0))
+        if len(wrong):
+            at = wrong[0]
+            raise DataError(
+                f"expected finite log-likelihoods at every draw in {self.where}, found "
+                f"{values[:, at].min()} in row {int(numbers[at]) + 1}: check its columns and "
+                "its response"
+            )
+        return values

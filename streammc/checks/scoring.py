@@ -2,35 +2,206 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from streammc import registry
-from streammc.checks.difference_estimate import (
-    Estimate,
-    Sample,
-    difference_total,
-    exact_total,
+from streammc.checks.difference_estimate import Estimate, Sample, difference_total, exact_total
+from streammc.checks.leave_one_out import (
+    LeaveOneOut,
+    RowTerms,
+    Surrogate,
+    SurrogateSums,
+    joined,
+    weight_kinds,
 )
-from streammc.checks.leave_one_out import LeaveOneOut, RowTerms, joined, weight_kinds
 from streammc.checks.posterior_predictive import sampled_rows
-from streammc.checks.row_densities import RowDensities
-from streammc.checks.run_draws import RunDraws, rows_of_run, run_draws
-from streammc.checks.score_request import FEWEST_DRAWS, ScoreRequest
-from streammc.checks.score_warnings import pareto_facts, score_warnings, weight_warnings
-from streammc.checks.surrogate import Surrogate, SurrogateSums
-from streammc.diagnostics.effective_size import ess_mean
-from streammc.errors import DataError
+from streammc.checks.run_draws import RowDensities, RunDraws, model_of, rows_of_run, run_draws
+from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.diagnostics.convergence import ess_mean
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.grouped import Grouped, by_group
 from streammc.likelihood.unit_words import ROW, unit_name
 from streammc.models.mixed.mixed_model import MixedModel
-from streammc.prediction import designs
+from streammc.prediction import predictors
+from streammc.prediction.predict import opened_run
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import xarray
+
+
+DRAWS: Final = 1000
+FEWEST_DRAWS: Final = 100
+"""Fewest draws: the tail of importance weights has a fifth of them."""
+FEWEST_ROWS: Final = 100
+SAMPLED_ROWS: Final = 10_000
+EVALUATIONS: Final = 2e8
+"""Log-likelihoods of rows, draws and nodes up to which every row is evaluated: 10 s or so."""
+MOST_EXACT: Final = 2**24
+"""Most rows that are evaluated, at 40 bytes of memory each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRequest:
+    """The settings of ``streammc.score``, checked when they are made.
+
+    Raises
+    ------
+    ConfigError
+        If one is wrong whatever the run.
+    """
+
+    draws: int = DRAWS
+    rows: int | None = None
+    seed: int = 0
+    scheduler: Any = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("draws", self.draws, FEWEST_DRAWS),
+            ("rows", FEWEST_ROWS if self.rows is None else self.rows, FEWEST_ROWS),
+            ("seed", self.seed, 0),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(
+                    f"expected {name} of at least {least}, found {value!r}: give such a whole "
+                    "number, or leave it out"
+                )
+
+    def evaluated(self, units: int, cost: float) -> int:
+        """Return how many of ``units`` rows or groups are evaluated at every draw.
+
+        Parameters
+        ----------
+        units
+            Number of rows or groups of the table.
+        cost
+            Evaluations of a unit at one draw: its rows times its quadrature nodes.
+
+        Raises
+        ------
+        ConfigError
+            If the number that is asked for does not fit into memory.
+        """
+        each = cost * self.draws
+        if self.rows is None:
+            if units * each <= EVALUATIONS:
+                return units
+            return min(units, SAMPLED_ROWS, max(int(EVALUATIONS / each), FEWEST_ROWS))
+        wanted = min(self.rows, units)
+        if wanted > MOST_EXACT:
+            raise ConfigError(
+                f"expected at most {MOST_EXACT:,} rows to evaluate at every draw, found "
+                f"{wanted:,}: give fewer; the others are estimated from them"
+            )
+        return wanted
+
+
+_WORST: Final = 10
+_MOST_VARIANCE: Final = 0.4
+"""Variance of a row's log-likelihood above which WAIC is not accurate (Vehtari et al. 2017)."""
+_MOST_SAMPLING: Final = 0.5
+_NOT_THE_POSTERIOR: Final = ("approximate", "biased", "tempered")
+
+
+def good_shape(draws: int) -> float:
+    """Return the Pareto k below which a term is reliable (Vehtari et al. 2024, section 3.2.4)."""
+    return min(1.0 - 1.0 / float(np.log10(draws)), 0.7)
+
+
+def pareto_facts(terms: RowTerms, at: Index, draws: int) -> dict[str, Any]:
+    """Return the counts of rows by Pareto k, and the rows with the largest, as JSON."""
+    k, limit = terms.shape, good_shape(draws)
+    used = terms.observations > 0.0
+    order = np.argsort(-k, kind="stable")[:_WORST]
+    return {
+        "good_below": limit,
+        "good": int((used & (k <= limit)).sum()),
+        "bad": int((used & (k > limit) & (k <= 1.0)).sum()),
+        "very_bad": int((used & (k > 1.0)).sum()),
+        "largest": [
+            {"row": int(at[i]), "k": float(k[i])} for i in order.tolist() if k[i] > -np.inf
+        ],
+    }
+
+
+def weight_warnings(attributes: Mapping[str, Any], trials: bool, fractions: int) -> list[str]:
+    """Return the warnings about weights that are not numbers of observations.
+
+    Parameters
+    ----------
+    attributes
+        Those of the store.
+    trials
+        Whether a row is left out with all its weight.
+    fractions
+        Number of rows whose weight is no whole number.
+    """
+    if trials and attributes.get("trials") and attributes.get("weight"):
+        return [
+            f"the store has the product of the trials {attributes['trials']!r} and the weights "
+            f"{attributes['weight']!r}: a row is left out with all of it, not one of its weight"
+        ]
+    if trials or not fractions:
+        return []
+    have = "rows have weights that are" if fractions > 1 else "row has a weight that is"
+    return [
+        f"{fractions:,} {have} not whole: a row of weight w counts as w observations, one of which "
+        "is left out (all of a weight below 1), and p_loo and se are those of as many observations "
+        "as the weights sum to; compare models on the same weights alone"
+    ]
+
+
+def score_warnings(
+    facts: Mapping[str, Any], terms: RowTerms, unit: str, *, trials: bool
+) -> list[str]:
+    """Return the warnings about a score, each a sentence with its remedy.
+
+    ``unit`` is ``row`` or ``group``; with ``trials`` a row is left out with all its weight.
+    """
+    found = []
+    pareto = facts["pareto_k"]
+    if facts["target"] in _NOT_THE_POSTERIOR:
+        found.append(
+            f"the draws of this run are {facts['target']}, not those of the posterior, and so are "
+            "its scores; sample with hmc or hmc-ecs"
+        )
+    wrong = pareto["bad"] + pareto["very_bad"]
+    if wrong:
+        advice = f"look at these {unit}s, use more draws, or a model with longer tails"
+        if trials and terms.weight.max() > 1.0:
+            advice = (
+                "a row is left out with all its trials: score a table of more rows with fewer "
+                "trials each, or use more draws"
+            )
+        found.append(
+            f"{wrong:,} of {facts['evaluated']:,} {unit}s have a Pareto k above "
+            f"{pareto['good_below']:.2f}: their leave-one-out terms are not reliable, and neither "
+            f"is elpd_loo if they matter; {advice}"
+        )
+    spread = int((terms.lpd - terms.waic > _MOST_VARIANCE * terms.observations).sum())
+    if spread:
+        found.append(
+            f"the log-likelihood of {spread:,} of {facts['evaluated']:,} {unit}s has a variance "
+            f"above {_MOST_VARIANCE}: WAIC is not accurate; use elpd_loo"
+        )
+    loo = facts["elpd_loo"]
+    if loo["sampling_se"] > _MOST_SAMPLING * max(loo["se"], 1e-300):
+        found.append(
+            f"the sample of {unit}s adds a standard error of {loo['sampling_se']:.3g} to one of "
+            f"{loo['se']:.3g}: evaluate more {unit}s"
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +274,9 @@ class Scoring:
         """Return the scores from the rows of a sample, or from all."""
         relative = relative_size(self._run, self._draws)
         draws, request = self._draws, self._request
-        coefficients = designs.on_table(self._bound, draws.theta, None, draws.design, draws.design)
+        coefficients = predictors.on_table(
+            self._bound, draws.theta, None, draws.design, draws.design
+        )
         densities = RowDensities(self._bound, coefficients, self._where)
         task = LeaveOneOut(densities, relative, self._whole_rows)
         surrogate = None
@@ -255,3 +428,75 @@ def _moments(theta: Matrix) -> tuple[Vector, Matrix]:
     terms and surrogates.
     """
     return theta.mean(axis=0), np.cov(theta.T).reshape(theta.shape[1], theta.shape[1])
+
+
+@documented(PASS_OPTIONS)
+def score(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    store: Dataset,
+    *,
+    rows: int | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    model: Model | None = None,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Score a model on the rows it was fitted to: leave-one-out, WAIC and in-sample.
+
+    Every row is evaluated at every draw where that is at most 2e8 evaluations. Of a larger table
+    a sample of rows is, and the rows that one pass over all finds most influential; the pass sums
+    a surrogate of every row, from which the evaluated rows measure the difference (Magnusson et
+    al. 2020). Memory then does not grow with the table.
+
+    A row of weight w counts as w observations, one of which is left out; a row of binomial trials
+    is left out with all of them.
+
+    Of a mixed model a group is left out, with the density of all its rows together, its effects
+    integrated out: the score is of rows of new groups.
+
+    Parameters
+    ----------
+    run : path or xarray.DataTree
+        Directory of a finished run, or the run opened from it.
+    store
+        The store of the run.
+    rows
+        Number of rows, or groups, to evaluate at every draw; those of a larger table are drawn by
+        their number. ``None``: all, or 10,000 of a table of more than 2e8 / draws rows.
+    draws
+        Number of draws, thinned from all chains together; at least 100.
+    seed
+        Seed of the sample of rows.
+    model
+        The model of the run; needed for a model of your own.
+
+    Returns
+    -------
+    dict
+        JSON: ``elpd_loo``, ``p_loo``, ``elpd_waic``, ``p_waic`` and ``lpd`` (in-sample log
+        score), each with ``estimate``, ``se`` (for new rows) and ``sampling_se`` (from the
+        sampling of rows), sums over rows in nats; ``pareto_k``, ``method``, ``n``,
+        ``weight`` (sum of the weights of the rows), ``evaluated``, ``share``, ``left_out``,
+        ``warnings`` and others.
+
+    Raises
+    ------
+    ConfigError
+        If an option is out of range, or ``model`` is not that of the run.
+    IdentityError
+        If the store is not that of the run.
+    DataError
+        If the run is unfinished or has fewer than 100 draws, or a log-likelihood is not finite.
+    ModelError
+        If the likelihood of the model is not a product over rows.
+    RefusedError
+        If the run has signs, or a temperature other than 1.
+    """
+    check_kinds(store, *(() if model is None else (model,)))
+    check_progress(progress)
+    request = ScoreRequest(
+        draws=draws, rows=rows, seed=seed, scheduler=scheduler, progress=progress
+    )
+    opened = opened_run(run)
+    return score_run(opened, model_of(opened, model), store, request).facts

@@ -34,12 +34,12 @@ from streammc.control_variates.kinds import PASS_OPTIONS, check_control_variates
 from streammc.control_variates.mode.newton import NotPositiveDefiniteError, Point, posterior_point
 from streammc.docstrings import documented
 from streammc.errors import IdentityError
-from streammc.json_record import Record
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS
 from streammc.likelihood.temperature import split_fingerprint, tempered
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.shown import Record
 
 FARTHEST: Final = 0.3
 """Largest decrement at which ``theta_star`` is kept, in posterior sd per root of the dimension."""

@@ -19,11 +19,10 @@ from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import IdentityError, MissingError, StoreError
-from streammc.html_repr import Shown
-from streammc.json_record import Record
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.temperature import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
+from streammc.shown import Record, Shown
 
 _WORK = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
 
@@ -388,8 +387,8 @@ class ControlVariates(ShownExpansion):
             If they are damaged, or a chunk of the store has changed since.
         """
         from streammc.trace import kinds
+        from streammc.trace.addresses import given_path
         from streammc.trace.arrays import read_arrays
-        from streammc.trace.local_path import given_path
 
         if not os.path.lexists(given_path(path)):
             raise MissingError(

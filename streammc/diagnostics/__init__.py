@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc.diagnostics.cost import inefficiency
-    from streammc.diagnostics.intraclass import intraclass_correlation
+    from streammc.diagnostics.derived import intraclass_correlation
     from streammc.diagnostics.summary import summarize
     from streammc.diagnostics.weights import audit_weights, pareto_k
 
@@ -26,7 +26,7 @@ __all__ = [
 _LAZY: Final[dict[str, str]] = {
     "audit_weights": "streammc.diagnostics.weights",
     "inefficiency": "streammc.diagnostics.cost",
-    "intraclass_correlation": "streammc.diagnostics.intraclass",
+    "intraclass_correlation": "streammc.diagnostics.derived",
     "pareto_k": "streammc.diagnostics.weights",
     "summarize": "streammc.diagnostics.summary",
 }

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.arrays import numbers
-from streammc.diagnostics.effective_size import ess_mean
+from streammc.diagnostics.convergence import ess_mean
 from streammc.docstrings import documented
 
 _FEWEST_DRAWS = 4

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, ModelError
-from streammc.html_repr import Shown, options_of
 from streammc.models.parameters import (
     COEFFICIENT,
     CORRELATION,
@@ -42,6 +41,7 @@ from streammc.priors.families import FamilyPrior, refuse_flat
 from streammc.priors.per_coefficient import choose
 from streammc.priors.scaled import Level, coefficients, scale_prior
 from streammc.protocols import Coding, Index, Matrix, Prior, Rows, Vector
+from streammc.shown import Shown, options_of
 
 _FLAGS: Final = {POSITIVE: densities.POSITIVE, CORRELATION: densities.CORRELATION}
 

@@ -51,7 +51,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.runtime import rtsys
 
-from streammc.owner_mark import new_folder, remove
+from streammc.unfinished import new_folder, remove
 
 
 class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]

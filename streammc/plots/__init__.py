@@ -11,9 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from streammc.plots.ladder_plots import plot_ladder
     from streammc.plots.prediction_plots import plot_by_covariate, plot_roc
-    from streammc.plots.subsampling_plots import plot_audit_weights, plot_statistic
+    from streammc.plots.run_plots import plot_audit_weights, plot_ladder, plot_statistic
 
 __all__ = [
     "plot_audit_weights",
@@ -24,11 +23,11 @@ __all__ = [
 ]
 
 _LAZY: Final[dict[str, str]] = {
-    "plot_audit_weights": "streammc.plots.subsampling_plots",
+    "plot_audit_weights": "streammc.plots.run_plots",
     "plot_by_covariate": "streammc.plots.prediction_plots",
-    "plot_ladder": "streammc.plots.ladder_plots",
+    "plot_ladder": "streammc.plots.run_plots",
     "plot_roc": "streammc.plots.prediction_plots",
-    "plot_statistic": "streammc.plots.subsampling_plots",
+    "plot_statistic": "streammc.plots.run_plots",
 }
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.default_priors import as_recorded
@@ -15,37 +16,73 @@ from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_pro
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel
-from streammc.prediction import designs
-from streammc.prediction.binning import groups, is_binary, thresholds
-from streammc.prediction.group_draws import default_draws, row_effects
-from streammc.prediction.prediction_checks import (
-    mostly_new_groups,
-    require_predictable,
-    without_ids,
-)
-from streammc.prediction.prediction_request import (
-    BINS,
-    INTEGRATE,
-    INTERVAL,
-    PredictionRequest,
-)
+from streammc.prediction import predictors
+from streammc.prediction.prediction_request import BINS, INTEGRATE, INTERVAL, PredictionRequest
 from streammc.prediction.predictive import PredictTask, Totals
 from streammc.prediction.predictive_groups import GroupedPredictTask, NormalRules
-from streammc.prediction.roc import calibration, curves
-from streammc.prediction.row_effects import RowEffects
-from streammc.prediction.thinned import load_draws
+from streammc.prediction.predictors import load_draws
+from streammc.prediction.roc import calibration, curves, groups, is_binary, thresholds
+from streammc.prediction.row_effects import (
+    UNKNOWN,
+    RowEffects,
+    default_draws,
+    label_text,
+    row_effects,
+)
 from streammc.protocols import Dataset, Matrix, Model
-from streammc.runs import design
-from streammc.runs.identity import registered_model
-from streammc.trace.local_path import given_path
+from streammc.runs import record
+from streammc.runs.record import registered_model
+from streammc.trace.addresses import given_path
 from streammc.trace.row_arrays import Column, RowArrays
 from streammc.trace.row_tables import ZARR, output_format, require_zarr
 from streammc.trace.run_directory import RunDirectory
-from streammc.trace.temporary import temporary_folder
+from streammc.unfinished import temporary_folder
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray
+
+
+_SEARCHED: Final = 1 << 16
+"""Rows in which an example of a new label is looked for."""
+
+
+def require_predictable(model: Model, request: PredictionRequest) -> None:
+    """Refuse a model that predicts no response from columns, and options that it does not have."""
+    if isinstance(model, MixedModel):
+        return
+    if request.new_groups != INTEGRATE:
+        raise ConfigError(
+            f"expected new_groups with a run of a mixed model, found one of {model.name!r} without "
+            "groups: leave new_groups out"
+        )
+    if not model.n_linear:
+        raise ConfigError(
+            f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
+            "response from columns; use a run of another model"
+        )
+
+
+def without_ids(address: str) -> str:
+    """Return the warning of a store whose rows were moved without row ids."""
+    return (
+        f"the rows of {address} were moved when it was made, and no row ids kept: predictions "
+        "cannot be joined with its table; ingest it again"
+    )
+
+
+def mostly_new_groups(effects: RowEffects | None, new_rows: int) -> list[str]:
+    """Return a warning where more than half of the rows with labels are of new groups."""
+    if effects is None or effects.index is None or 2 * new_rows <= effects.table.n_rows:
+        return []
+    table, known = effects.table, effects.index
+    labels = table.row_groups(0, min(table.n_rows, _SEARCHED))
+    new = np.flatnonzero(known.find(labels) == UNKNOWN)
+    such = f", such as {label_text(labels[new[0]])!r}" if len(new) else ""
+    return [
+        f"{new_rows:,} of {table.n_rows:,} rows of {table.address!r} belong to groups that the "
+        f"run has not seen{such}; one of the run is {known.example()!r}: if the groups are the "
+        "same, write their labels alike"
+    ]
 
 
 GROUP: Final = "group"
@@ -77,13 +114,13 @@ def write_predictions(
         )
     require_predictable(model, request)
     kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
-    described = design.describe(table.attributes)
-    notes = designs.check(kept.design, described)
+    described = record.describe_design(table.attributes)
+    notes = predictors.check(kept.design, described)
     regression, theta, effects = model, kept.theta, None
     if isinstance(model, MixedModel):
         theta, effects = row_effects(run, model, table, kept, request, described)
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
-    coefficients = designs.on_table(regression, theta, kept.weights, kept.design, described)
+    coefficients = predictors.on_table(regression, theta, kept.weights, kept.design, described)
     scored = table.response is not None
     covariate, sampled = None, False
     seed, pass_options = request.seed, (request.scheduler, request.progress)

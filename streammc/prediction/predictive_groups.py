@@ -23,11 +23,9 @@ from streammc.models.mixed.group_constants import (
     group_constants,
 )
 from streammc.models.mixed.group_effects import normal_densities
-from streammc.prediction.label_index import UNKNOWN
-from streammc.prediction.log_scores import log_densities
-from streammc.prediction.mean_responses import responses
-from streammc.prediction.predictive import PredictTask, Totals
-from streammc.prediction.row_effects import GroupPart, RowEffects, quantile_points
+from streammc.prediction.predictive import PredictTask, Totals, log_densities
+from streammc.prediction.predictors import responses
+from streammc.prediction.row_effects import UNKNOWN, GroupPart, RowEffects, quantile_points
 from streammc.protocols import Index, Matrix, Model, RowBlock, Vector
 
 _TILE_ENTRIES: Final = 2**18

@@ -7,6 +7,7 @@ the part ``w = u_1 + z u_2`` of its linear predictor from its group, ``z`` the s
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -15,12 +16,165 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import DataError
+from streammc.errors import ConfigError, DataError, IdentityError, RefusedError
+from streammc.group_table import GroupTable
+from streammc.likelihood.grouped import by_group
+from streammc.likelihood.temperature import temperature_of
 from streammc.models.mixed.group_constants import EXACT_NODES, PANEL_CELLS, PANELS
 from streammc.models.mixed.group_effects import node_quantiles, table_nodes
-from streammc.models.mixed.mixed_model import TableModel
-from streammc.prediction.label_index import UNKNOWN, LabelIndex, label_text
-from streammc.protocols import Index, Matrix, Vector
+from streammc.models.mixed.mixed_model import MixedModel, TableModel
+from streammc.prediction import predictors
+from streammc.prediction.prediction_request import DRAWS, GROUP_DRAWS, INTEGRATE, PredictionRequest
+from streammc.prediction.predictors import Draws, matched
+from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
+from streammc.trace.run_directory import RunDirectory
+
+UNKNOWN: Final = -1
+"""Number of a label that no group has."""
+_PIECE: Final = 1 << 18
+_PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
+_NUMBER_BYTES: Final = 20
+"""Length of the longest int64 as text."""
+_WHOLE: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
+"""A whole number, also as a float is written."""
+_ZEROS: Final = re.compile(rb"(-?)0+([0-9]+)(?:\.0+)?")
+"""A whole number with zeros before it."""
+_TRUTHS: Final = {
+    b"0": (b"False", b"false", b"FALSE"),
+    b"1": (b"True", b"true", b"TRUE"),
+}
+"""Texts of the two booleans by their number, which is the label of a boolean."""
+
+
+class LabelIndex:
+    """Search for the groups of a table by label; a label is compared as a whole.
+
+    Integers and texts are compared as texts where only one of the two tables has integers. A label
+    that no group has is searched for in its other spellings: whole numbers and the same as floats
+    (``1``, ``1.0``), booleans as numbers and as texts (``1``, ``True``, ``true``), and, where only
+    one of the two tables has integers, with zeros before a number (``1``, ``01``). It is found if
+    one group has them; a group named as written comes first.
+
+    Parameters
+    ----------
+    groups
+        The groups. Their labels are read once, and again where a label is found.
+    """
+
+    def __init__(self, groups: GroupTable) -> None:
+        self._groups = groups
+        hashes = np.empty(groups.n_groups, np.uint64)
+        for start in range(0, groups.n_groups, _PIECE):
+            piece = groups.labels(start, min(start + _PIECE, groups.n_groups))
+            hashes[start : start + len(piece)] = _hashes(as_text(piece))
+        self._order: Index = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def find(self, labels: NDArray[Any]) -> Index:
+        """Return the number of the group of each label (m,), or ``UNKNOWN``."""
+        wanted, inverse = np.unique(as_text(labels), return_inverse=True)
+        found = self._as_written(wanted)
+        boolean = self._groups.n_groups <= len(_TRUTHS)
+        own = self._groups.labels(0, 1).dtype
+        numbers = own.kind != "S"
+        padded = min(own.itemsize, _NUMBER_BYTES) if not numbers and labels.dtype.kind != "S" else 0
+        others = [
+            (place, text)
+            for place in np.flatnonzero(found == UNKNOWN).tolist()
+            for text in spellings(wanted[place], boolean, numbers, padded)
+        ]
+        if others:
+            group = self._as_written(np.array([text for _, text in others]))
+            known = group != UNKNOWN
+            place = np.array([place for place, _ in others])[known]
+            pairs = np.unique(np.stack([place, group[known]], axis=1), axis=0)
+            places, first, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
+            found[places[count == 1]] = pairs[first[count == 1], 1]
+        return found[inverse]
+
+    def example(self) -> str:
+        """Return the label of a group."""
+        return label_text(self._groups.labels(0, 1)[0])
+
+    def _as_written(self, wanted: NDArray[np.bytes_]) -> Index:
+        """Return the number of the group of each text (m,), or ``UNKNOWN``."""
+        hashes = _hashes(wanted)
+        at = np.searchsorted(self._hashes, hashes)
+        found = np.full(len(wanted), UNKNOWN)
+        open_ = np.arange(len(wanted))
+        while True:  # again for labels whose hash is also that of another group
+            open_ = open_[at[open_] < len(self._hashes)]
+            open_ = open_[self._hashes[at[open_]] == hashes[open_]]
+            if not len(open_):
+                return found
+            group = self._order[at[open_]]
+            same = self._labels_of(group) == wanted[open_]
+            found[open_[same]] = group[same]
+            open_ = open_[~same]
+            at[open_] += 1
+
+    def _labels_of(self, groups: Index) -> NDArray[Any]:
+        """Return the labels of groups as texts, one read for each piece of the table."""
+        out = np.empty(len(groups), object)
+        pieces = groups // _PIECE
+        for piece in np.unique(pieces):
+            here = np.flatnonzero(pieces == piece)
+            start = int(groups[here].min())
+            stop = int(groups[here].max()) + 1
+            out[here] = as_text(self._groups.labels(start, stop))[groups[here] - start]
+        return out
+
+
+def as_text(labels: NDArray[Any]) -> NDArray[np.bytes_]:
+    """Return labels, int64 or texts as bytes, as texts."""
+    return labels if labels.dtype.kind == "S" else labels.astype(f"S{_NUMBER_BYTES}")
+
+
+def label_text(label: Any) -> str:
+    """Return a label, an int64 or a text as bytes, for a message."""
+    return (label.decode() if isinstance(label, bytes) else str(label))[:60]
+
+
+def spellings(label: bytes, boolean: bool, numbers: bool = False, padded: int = 0) -> list[bytes]:
+    """Return the other texts of a label that is a whole number or a boolean; else none.
+
+    Parameters
+    ----------
+    label
+        The label as it is written.
+    boolean
+        Whether a number can be that of a boolean: the groups are not more than two.
+    numbers
+        Whether the labels of the groups are integers, so that ``01`` is 1.
+    padded
+        Longest text of a label of the groups, if 1 may be written ``01`` there; else 0.
+    """
+    zeros = _ZEROS.fullmatch(label) if numbers else None
+    if zeros is not None:
+        return [b"%d" % int(zeros[1] + zeros[2])]
+    whole = _WHOLE.fullmatch(label)
+    texts: list[bytes] = []
+    if whole is not None:
+        number = b"0" if whole[1] == b"-0" else whole[1]
+        texts = [number, number + b".0", *_TRUTHS.get(number, ())]
+        texts += [number.zfill(width) for width in range(len(number) + 1, padded + 1)]
+    for number, truths in _TRUTHS.items():
+        if label in truths:
+            texts = [*truths, *([number] if boolean else [])]
+    return [text for text in texts if text != label]
+
+
+def _hashes(texts: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """Return (m,) a hash of each text; the width of the array does not matter."""
+    width = -(-texts.itemsize // 8) * 8
+    words = texts.astype(f"S{width}").view(np.uint8).reshape(-1, width).view("<u8")
+    found = np.zeros(len(texts), np.uint64)
+    for index in range(words.shape[1]):
+        mixed = (found ^ words[:, index]) * _PRIME
+        mixed ^= mixed >> np.uint64(32)
+        found = np.where(words[:, index] != 0, mixed, found)
+    return found
+
 
 _CACHE_BYTES: Final = 2**27
 """Nodes of groups that are kept for the next rows: 5,000 groups at 100 draws and 15 nodes."""
@@ -291,3 +445,139 @@ def _quadratic(covariance: NDArray[np.float64], z: NDArray[np.float64]) -> NDArr
     """Return the variance of ``u_1 + z u_2``, of rows ``z`` (m, 1) and draws (3, S)."""
     total: NDArray[np.float64] = covariance[0] + z * (2.0 * covariance[1] + z * covariance[2])
     return np.maximum(total, 0.0)
+
+
+class _Checked(PassTask[int]):
+    """``PassTask`` that returns the number of rows: a pass checks every chunk it reads."""
+
+    def map(self, block: RowBlock) -> int:
+        return len(block.y)
+
+    def combine(self, left: int, right: int) -> int:
+        return left + right
+
+
+def default_draws(model: Model) -> int:
+    """Return the number of draws with which a model predicts, unless another is given."""
+    return GROUP_DRAWS if isinstance(model, MixedModel) else DRAWS
+
+
+def needs_rows_of_run(model: Model, table: Any, fingerprint: str) -> bool:
+    """Return whether predictions of a table need the data of the run, of this fingerprint."""
+    labelled = isinstance(model, MixedModel) and label_column(table) is not None
+    return labelled and table.fingerprint != fingerprint
+
+
+def require_checked(table: Dataset, scheduler: Any) -> None:
+    """Read all rows once, which checks every chunk of a store, before they are read by place."""
+    table.reduce(_Checked(), scheduler=scheduler)
+
+
+def require_temperature_one(run: RunDirectory) -> None:
+    """Refuse a run at another temperature, of which effects have no distribution."""
+    heat = temperature_of(run.identity, run.attributes)
+    if heat != 1.0:
+        raise RefusedError(
+            f"expected a run at temperature 1, found {heat:g}: at others the effects of groups "
+            "have no distribution; sample at temperature 1"
+        )
+
+
+def require_store_of_run(run: RunDirectory, table: Any) -> None:
+    """Refuse a table that is not that of the run."""
+    if table.fingerprint != run.identity["store"]:
+        raise IdentityError(
+            f"expected the store of the run (fingerprint {run.identity['store'][:12]}), found "
+            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled"
+        )
+
+
+def row_effects(
+    run: RunDirectory,
+    model: MixedModel,
+    table: Any,
+    kept: Draws,
+    request: PredictionRequest,
+    table_design: dict[str, Any],
+) -> tuple[Matrix, RowEffects]:
+    """Return draws of theta (S, d) and the effects of the groups of a table.
+
+    Draws without weights get mean and covariance of all draws of the run.
+
+    Raises
+    ------
+    ConfigError
+        If the table has labels of groups, and the data of the run are not given.
+    IdentityError
+        If these are others, or the groups of the table are of another column.
+    RefusedError
+        If the run has a temperature other than 1.
+    """
+    require_temperature_one(run)
+    column = label_column(table)
+    if column not in (None, model.column):
+        raise IdentityError(
+            f"expected groups of {model.column!r}, as the run has, found those of {column!r} in "
+            f"{table.address!r}: ingest the table with --like the store of the run"
+        )
+    theta = kept.theta
+    if kept.weights is None:
+        everything = model.unconstrain(run.draws_matrix())
+        theta = matched(theta, everything.reshape(-1, everything.shape[-1]))
+    same = table.fingerprint == run.identity["store"]
+    known = index = None
+    if column is not None:
+        trained_on: Any = table if same else request.trained_on
+        if trained_on is None:
+            raise ConfigError(
+                "expected the data set of the run as trained_on, found none: the effects of "
+                f"known groups of {model.column!r} are computed from their rows; give "
+                f"trained_on=streammc.open_store({run.attributes.get('store')!r})"
+            )
+        require_store_of_run(run, trained_on)
+        require_checked(trained_on, request.scheduler)
+        known = by_group(trained_on, model)[1]
+        index = None if same else LabelIndex(trained_on.groups)
+    return theta, RowEffects(
+        theta,
+        table,
+        _covariance(model, theta),
+        _slope(model, kept.design, table_design),
+        known,
+        same,
+        request.new_groups == INTEGRATE,
+        index,
+    )
+
+
+def label_column(table: Dataset) -> str | None:
+    """Return the column of the groups of a table; ``None`` without labels."""
+    groups: Any = table.attributes.get("groups")
+    column = table.attributes.get("row_group") if groups is None else groups["column"]
+    return None if column is None else str(column)
+
+
+def _covariance(model: MixedModel, theta: Matrix) -> Matrix:
+    """Return (S, 3) the covariance of the effects: variance, covariance, variance."""
+    count = len(model.group_parameters)
+    group = theta[:, -count:]
+    found = np.zeros((len(theta), 3))
+    tau = np.exp(group[:, : len(model.effects)])
+    found[:, 0] = tau[:, 0] ** 2
+    if model.slope is not None:
+        found[:, 2] = tau[:, 1] ** 2
+        found[:, 1] = tau[:, 0] * tau[:, 1] * (np.tanh(group[:, 2]) if model.correlated else 0.0)
+    return found
+
+
+def _slope(
+    model: MixedModel, run: dict[str, Any], table: dict[str, Any]
+) -> tuple[int, float, float] | None:
+    """Return column, scale and shift of the slope: ``z = scale z' + shift`` of the table's z'."""
+    if model.slope is None:
+        return None
+    column, q = model.features.index(model.slope), len(model.features)
+    mean, scale = predictors.standardization(run, q)
+    other_mean, other_scale = predictors.standardization(table, q)
+    shift = (other_mean[column] - mean[column]) / scale[column]
+    return column, float(other_scale[column] / scale[column]), float(shift)

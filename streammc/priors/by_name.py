@@ -10,11 +10,11 @@ import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.html_repr import Shown
 from streammc.priors.densities import JointNormal
 from streammc.priors.families import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
 from streammc.priors.per_coefficient import REST, choose
 from streammc.protocols import Matrix, Prior
+from streammc.shown import Shown
 
 PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
 """What a model takes: one prior for all coefficients, or priors by name."""

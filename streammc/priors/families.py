@@ -11,7 +11,6 @@ import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.html_repr import Shown
 from streammc.numerics.prior import COLUMNS, KIND, LOG_FLAT
 from streammc.priors.densities import (
     ANY_SIGN,
@@ -34,6 +33,7 @@ from streammc.priors.densities import (
 )
 from streammc.priors.per_coefficient import Option, Setting, brief, describe, expand, freeze
 from streammc.protocols import Matrix
+from streammc.shown import Shown
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.diagnostics.text import number
-from streammc.html_repr import value_text
-from streammc.report.report_request import ReportRequest
-from streammc.runs.versions import recorded_versions
+from streammc.runs.record import recorded_versions
 from streammc.samplers.common.sampler import TARGETS
+from streammc.shown import value_text
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from streammc.trace.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest:
+    """Run, documents and predictions of a report.
+
+    Attributes
+    ----------
+    run
+        The opened run.
+    document
+        As ``diagnose --json`` prints it.
+    store
+        As ``info STORE --json`` prints it; ``None`` if the store is not there.
+    model
+        Model in words, as ``info RUN`` prints it.
+    commands
+        Command lines that make the run and its outputs again.
+    versions
+        Package -> version of those that wrote the page.
+    predictions
+        Path -> opened predictions of the run.
+    """
+
+    run: RunDirectory
+    document: Mapping[str, Any]
+    store: Mapping[str, Any] | None
+    model: str
+    commands: Sequence[str]
+    versions: Mapping[str, str]
+    predictions: Mapping[str, xr.Dataset]
+
 
 _MEGABYTE: Final = 1e6
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from streammc.errors import AccessError, IdentityError, OutputError
-from streammc.owner_mark import unfinished
 from streammc.plots.axes import require_packages
 from streammc.report.asked import (
+    ReportRequest,
     cost_facts,
     cost_rows,
     data_facts,
@@ -19,14 +19,12 @@ from streammc.report.asked import (
     prior_rows,
     run_facts,
 )
-from streammc.report.parameter_tables import Table
 from streammc.report.predicted import predicted
-from streammc.report.report_request import ReportRequest
+from streammc.report.results import Table, tables
 from streammc.report.results import figures as result_figures
-from streammc.report.results import tables
 from streammc.report.trust import checks
 from streammc.report.trust import figures as trust_figures
-from streammc.trace.reserved_names import refuse_reserved_name
+from streammc.unfinished import refuse_reserved_name, unfinished
 from streammc.verdict import verdict
 
 GENERATOR: Final = "streammc"
@@ -133,7 +131,7 @@ def write_page(text: str, output: str | os.PathLike[str]) -> int:
     StorageIOError
         If the file system refuses it; nothing is left behind.
     """
-    from streammc.trace.durable import reporting
+    from streammc.trace.disk import reporting
 
     path, data = Path(output), text.encode()
     partial = unfinished(path)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streammc.diagnostics.text import number
-from streammc.html_repr import value_text
 from streammc.plots.prediction_plots import draw_bands, plot_by_covariate, plot_roc
-from streammc.report.svg_figure import SvgFigure, svg_figure
+from streammc.report.figures import SvgFigure, svg_figure
+from streammc.shown import value_text
 from streammc.trace import facts
 
 if TYPE_CHECKING:

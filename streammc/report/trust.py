@@ -9,17 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import registry
-from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.summary import least_ess, least_size
 from streammc.diagnostics.text import number
-from streammc.diagnostics.weights import heavy_tailed
-from streammc.plots.ladder_plots import draw_ladder
-from streammc.plots.subsampling_plots import draw_statistic, draw_weights
-from streammc.report.draw_figures import draw_ranks
-from streammc.report.report_request import ReportRequest
-from streammc.report.svg_figure import SvgFigure, svg_figure
-from streammc.runs.advice import DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
-from streammc.runs.audit_advice import CORRECTION_WARNING
+from streammc.diagnostics.weights import Audit, heavy_tailed
+from streammc.plots.run_plots import draw_ladder, draw_statistic, draw_weights
+from streammc.report.asked import ReportRequest
+from streammc.report.figures import SvgFigure, draw_ranks, svg_figure
+from streammc.runs.advice import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
 from streammc.samplers.common.sampler import LEVELS, Evidence
 
 _RANKED = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -9,41 +10,154 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streammc import registry
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import MOST_DRAWS, StopRule
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
-from streammc.runs.durable_notices import DurableNotices
-from streammc.runs.identity import (
+from streammc.runs.prior_texts import texts_of_description
+from streammc.runs.record import (
     asked_schedule,
     check_counts,
     completed,
     heated,
     identity,
+    record_versions,
+    recorded_scale,
     refuse_earlier,
 )
-from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
-from streammc.runs.table_scale import recorded
-from streammc.runs.versions import record_versions
-from streammc.runs.watch import Watch
 from streammc.runs.worker_chains import HERE, WorkerChains, check_request, store_of
 from streammc.samplers.common.chains import Chains, SharedProblem, StoppedError
 from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.trace import places
-from streammc.trace.address_names import named_errors
-from streammc.trace.layout import Layout
+from streammc.trace.addresses import named_errors
 from streammc.trace.memory_run import MemoryRun, fits_in_memory
-from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.trace.run_directory import RunDirectory, check_identity
-from streammc.trace.temporary import (
+from streammc.trace.run_state import Layout
+from streammc.unfinished import (
     is_temporary,
     is_temporary_folder,
+    refuse_reserved_name,
     temporary_folder,
     write_now,
 )
+
+
+class DurableNotices:
+    """Notices of the commits of a run, in their order.
+
+    Commits at an address are copied in the background: a notice waits until its commit is there.
+
+    Parameters
+    ----------
+    run
+        The run.
+    request
+        Its request, with the listener.
+    """
+
+    def __init__(self, run: RunDirectory, request: RunRequest) -> None:
+        self.request = request
+        self._run = run
+        self._later: list[tuple[int, tuple[Any, ...]]] = []
+
+    def __call__(self, *notice: Any) -> None:
+        """Tell of the last commit, if it is durable, or at a later call."""
+        self._later.append((self._run.generation, notice))
+        self.durable()
+
+    def durable(self) -> None:
+        """Tell of the commits that have become durable."""
+        done = self._run.durable_generation
+        while self._later and self._later[0][0] <= done:
+            self.request.notify(*self._later.pop(0)[1])
+
+
+class Watch:
+    """Check of mean variance and mean sign of the estimates against the sampler's limits.
+
+    Parameters
+    ----------
+    run
+        The run; its committed draws are checked first, so that a refused run is refused again.
+    sampler
+        Sampler, whose class has ``variance_limit`` and ``least_sign``.
+
+    Raises
+    ------
+    RefusedError
+        If a limit is exceeded; all methods raise it, too.
+    """
+
+    def __init__(self, run: RunDirectory, sampler: Sampler) -> None:
+        self._run, self._sampler = run, sampler
+        self._sum, self._count = 0.0, 0
+        if run.phase == "warmup" or not (run.committed_draws or run.warmup):
+            return
+        drawn = run.committed_draws > 0
+        if not drawn or run.committed_draws == run.draws:
+            self._check_sign("draws" if drawn else "warmup")
+        if not math.isfinite(sampler.variance_limit):
+            return
+        seen = run.read_group("sample_stats" if drawn else "warmup_sample_stats")
+        variance = seen["log_lik_variance"]
+        if not drawn:
+            last = (run.warmup - 1) // run.interval * run.interval
+            variance = variance[:, last:]
+        if not drawn:
+            check_variance(float(variance.mean()), self._sampler)
+            return
+        for first in range(0, variance.shape[1], run.interval):
+            part = variance[:, first : first + run.interval]
+            if run.next_length and first >= run.next_start:
+                check_variance((self._sum + float(part.sum())) / (self._count + part.size), sampler)
+                break  # a short last interval, which is drawn again
+            self._look_at_variance("draws", part, False)
+
+    def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
+        """Check statistics (chain, iteration) of an interval; ``ended``: the last of its phase."""
+        if math.isfinite(self._sampler.variance_limit):
+            self._look_at_variance(phase, statistics["log_lik_variance"], ended)
+        if ended:
+            self._check_sign(phase)
+
+    def _look_at_variance(self, phase: str, variance: NDArray[np.float64], ended: bool) -> None:
+        if phase == "draws":
+            self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size
+            check_variance(self._sum / self._count, self._sampler)
+        elif ended:
+            check_variance(float(variance.mean()), self._sampler)
+
+    def _check_sign(self, phase: str) -> None:
+        """Raise RefusedError if signs cancel in the second half of ``phase``."""
+        least = self._sampler.least_sign
+        if least is None:
+            return
+        group = "warmup_sample_stats" if phase == "warmup" else "sample_stats"
+        sign = self._run.read_group(group)["sign"]
+        mean = float(sign[:, sign.shape[1] // 2 :].mean())
+        if not mean >= least:
+            raise RefusedError(
+                f"expected a mean sign of the estimated likelihood near 1, found {mean:.2g}, "
+                f"under {least:g}: errors grow with its reciprocal; use a larger "
+                "--subsample-size, or hmc"
+            )
+
+
+def check_variance(mean: float, sampler: Sampler) -> None:
+    """Raise RefusedError if the mean variance is so high that draws would be biased."""
+    limit = sampler.variance_limit
+    if limit < math.inf and not mean <= limit:
+        raise RefusedError(
+            f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would be "
+            "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"
+        )
+
 
 STOPPING: Final = "stopping"
 """Attribute of a run with its stopping rule and the draws of its first check; null without one."""
@@ -244,7 +358,11 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     dataset, rule = request.dataset, request.stopping
     folder = Path(request.path or "")
     stopping = {STOPPING: {"rule": rule.describe(), "draws": request.draws} if rule else None}
-    kept = {**recorded(request.model, dataset), **request.attributes, **(stopping if rule else {})}
+    kept = {
+        **recorded_scale(request.model, dataset),
+        **request.attributes,
+        **(stopping if rule else {}),
+    }
     made = contents(request, setup, kept)
     with ExitStack() as stack:
         kind = MemoryRun if _stays_in_memory(request, made["layout"]) else RunDirectory
@@ -268,8 +386,8 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
                 run.discard()
             raise
         # Imported only after the last draw: the summary and the audit.
-        from streammc.runs.audit_due import audit_due
-        from streammc.runs.report import finish_report
+        from streammc.runs.audit import audit_due
+        from streammc.runs.run_summary import finish_report
 
         due = audit_due(request, run, setup, team)
         summary = finish_report(run, request, setup, team, *due)

@@ -17,13 +17,13 @@ from streammc.likelihood.temperature import IMPLIED
 from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
 from streammc.registry import sampler as builder
-from streammc.runs import design
-from streammc.runs.versions import VERSIONS, versions
+from streammc.runs import record
+from streammc.runs.record import VERSIONS, versions
 from streammc.samplers.common.preparation import control_variates
 from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.samplers.common.sampler_cost import RunCost, run_cost
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 CONTROL_VARIATES: Final = "control-variates.zarr"
 _AS_FAST: Final = "hmc, because it is exact and as fast; "
@@ -195,7 +195,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
     constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
     interval, rule = interval_length(draws), request.stopping
-    references = design.of_formula(dataset, "references")
+    references = record.of_formula(dataset, "references")
     if rule is not None:
         draws = rule.next_check(interval, draws, 1)
     return {
@@ -205,8 +205,8 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
         "attributes": {
             **attributes,
             "store": dataset.address,
-            "design": design.describe(dataset.attributes),
-            **({design.REFERENCES: references} if references else {}),
+            "design": record.describe_design(dataset.attributes),
+            **({record.REFERENCES: references} if references else {}),
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
             VERSIONS: [{"iteration": 0, **versions()}],

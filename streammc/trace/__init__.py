@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc.trace.arrays import read_arrays, write_arrays
     from streammc.trace.datatree import facts, open_run
-    from streammc.trace.identity import check_identity
-    from streammc.trace.run_directory import RunDirectory
+    from streammc.trace.run_directory import RunDirectory, check_identity
 
 __all__ = ["RunDirectory", "check_identity", "facts", "open_run", "read_arrays", "write_arrays"]
 
 _LAZY: Final[dict[str, str]] = {
     "RunDirectory": "streammc.trace.run_directory",
-    "check_identity": "streammc.trace.identity",
+    "check_identity": "streammc.trace.run_directory",
     "facts": "streammc.trace.datatree",
     "open_run": "streammc.trace.datatree",
     "read_arrays": "streammc.trace.arrays",

@@ -17,10 +17,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.command_mark import current_mark, mark_entry
 from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
-from streammc.owner_mark import remove, unmark
+from streammc.trace.addresses import given_path
 from streammc.trace.codec import (
+    DOCUMENT_LIMIT,
     NUMERIC,
     STRING,
     ArraySpec,
@@ -33,12 +33,13 @@ from streammc.trace.codec import (
     document_bytes,
     dtype_name,
     encode,
+    plain,
+    seal,
+    unseal,
 )
 from streammc.trace.debris import collect_beside, marked_partial
-from streammc.trace.durable import read_file, swap, sync_directory, write_files
-from streammc.trace.local_path import given_path
-from streammc.trace.reserved_names import refuse_reserved_name
-from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
+from streammc.trace.disk import read_file, swap, sync_directory, write_files
+from streammc.unfinished import current_mark, mark_entry, refuse_reserved_name, remove, unmark
 
 KIND: Final = "arrays"
 _FORMAT: Final = 1

@@ -1,21 +1,139 @@
-"""Removal of what killed processes left below a folder: ``streammc gc``."""
+"""Removal of what killed processes left below a folder: ``streammc gc``.
+
+Receipts that killed commands left: begun, without a result, and without an output.
+
+``NAME.config.json`` is one of streammc if it has what a command wrote before its work: what was
+asked, no result, and the process that began it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from streammc.errors import MissingError, StoreError
-from streammc.owner_mark import remove
-from streammc.trace.debris import Debris, judged
+from streammc.errors import MissingError, StoreError, StreammcError
+from streammc.trace.commit import ROOT, draw_axis
+from streammc.trace.debris import Debris, judged, size_of
+from streammc.trace.disk import read_file
 from streammc.trace.kinds import STORE_MANIFEST
-from streammc.trace.left_receipts import SUFFIX, judged_receipt
-from streammc.trace.lock import FILE, FOLDER
-from streammc.trace.run_debris import run_debris
+from streammc.trace.lock import FILE, FOLDER, folder_lock, try_lock
+from streammc.trace.run_directory import read_root
+from streammc.trace.run_state import RunState
+from streammc.unfinished import MARK, Owner, remove, state_of
+
+SUFFIX: Final = ".config.json"
+_KEYS: Final = {"asked", "result", "owner"}
+_LIMIT: Final = 1 << 24
+
+
+@contextmanager
+def judged_receipt(path: Path) -> Iterator[Debris | None]:
+    """Judge a file by its name and content; its folder is locked in the block.
+
+    Yields ``None`` for a file that no command of streammc left, as far as can be proved.
+    """
+    with folder_lock(path.parent):  # a command that begins again writes the receipt first
+        yield _judged(path)
+
+
+def _judged(path: Path) -> Debris | None:
+    output = path.with_name(path.name.removesuffix(SUFFIX))
+    try:
+        info = path.lstat()
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or os.path.lexists(output):
+            return None
+        found = json.loads(read_file(path, limit=_LIMIT))
+        asked, owner = found["asked"], Owner(**found["owner"])
+        begun = set(found) - {"replaces"} == _KEYS and found["result"] is None
+        if not begun or not isinstance(asked["command"], str) or type(owner.pid) is not int:
+            return None
+        state = state_of(owner)
+    except (OSError, StreammcError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    kept = None
+    if state != "dead":
+        where = f" on {owner.host!r}" if state == "elsewhere" else ""
+        kept = f"process {owner.pid}{where} " + ("may live" if where else "lives")
+    return Debris(path, "unfinished receipt", info.st_size, kept)
+
+
+_OWN: Final = re.compile(
+    rf"zarr\.json|c(\.\d+)*|lock|\d+\.npz|\d+\.partial|config\.json|{re.escape(MARK)}.*"
+)
+"""Names of the files of a run."""
+_STAGED: Final = re.compile(r"\d+\.partial")
+_CHECKPOINT: Final = re.compile(r"(\d+)\.npz")
+
+
+@contextmanager
+def run_debris(path: Path) -> Iterator[list[Debris]]:
+    """Find the files that no commit of the run at ``path`` has; it stays locked in the block.
+
+    A run that was killed before its first commit is debris as a whole, if every file in it has a
+    name of a run. A folder without the lock file of a run has no debris.
+    """
+    where = path / FOLDER / FILE
+    try:
+        descriptor = os.open(where, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield []
+        return
+    try:
+        begun = os.path.lexists(path / ROOT)
+        if not try_lock(descriptor):
+            kept = "another process has locked it"
+            yield [] if begun else [Debris(path, "unfinished run", size_of(path), kept)]
+        elif begun:
+            yield [Debris(each, "unfinished commit", size_of(each), None) for each in _beyond(path)]
+        elif all(_OWN.fullmatch(name) for _, _, files in os.walk(path) for name in files):
+            yield [Debris(path, "unfinished run", size_of(path), None)]
+        else:
+            yield []
+    finally:
+        os.close(descriptor)
+
+
+def _beyond(path: Path) -> list[Path]:
+    """Return the files of a run that its root document does not count."""
+    try:
+        state, _ = read_root(path)
+    except StreammcError:
+        return []
+    kept = {mark.generation for mark in state.marks}
+    found = []
+    for name in _names(path / FOLDER):
+        saved = _CHECKPOINT.fullmatch(name)
+        if _STAGED.fullmatch(name) or (saved and int(saved[1]) not in kept):
+            found.append(path / FOLDER / name)
+    return found + _chunks_beyond(path, state)
+
+
+def _chunks_beyond(path: Path, state: RunState) -> list[Path]:
+    """Return the chunks of intervals that are not committed."""
+    found = []
+    for key, spec in state.growing().items():
+        axis, dims = draw_axis(spec), len(spec.shape)
+        whole = -(-spec.shape[axis] // spec.chunk[axis])
+        for name in _names(path / key):
+            index = name.split(".")[1:]
+            chunk = name.startswith("c.") and all(each.isdecimal() for each in index)
+            if chunk and len(index) == dims and int(index[axis]) >= whole:
+                found.append(path / key / name)
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names of the regular files of a folder; none if it cannot be read."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return sorted(each.name for each in entries if each.is_file(follow_symlinks=False))
+    return []
+
 
 _ARRAYS: Final = ("zarr.json", ".zgroup", ".zarray")
 """A folder with one of these is an array or a group, whose chunks are not looked at."""

@@ -15,11 +15,11 @@ from zarr.storage import LocalStore
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.trace.address_names import named
+from streammc.trace.addresses import named
 from streammc.trace.memory_run import MemoryRun
-from streammc.trace.row_reading import ROWS, RowKind, check_chunks, read_meta
+from streammc.trace.row_arrays import ROWS, RowKind, check_chunks, read_meta
 from streammc.trace.run_directory import RunDirectory
-from streammc.trace.state import own_entries
+from streammc.trace.run_state import own_entries
 from streammc.verdict import verdict
 
 _JSON_WORDS: Final = ("null", "true", "false")
@@ -172,3 +172,45 @@ def _decoded(value: Any) -> Any:
         return json.loads(value)
     except ValueError:
         return value
+
+
+_DIMS: Final = ("chain", "draw")
+
+
+def predictive_tree(
+    run: RunDirectory,
+    kept: NDArray[np.int64],
+    name: str,
+    rows: NDArray[np.int64],
+    arrays: Mapping[str, NDArray[np.float64]],
+) -> xr.DataTree:
+    """Return a tree of thinned draws and arrays by row, in memory.
+
+    Parameters
+    ----------
+    run
+        The run, whose draws become the group ``posterior``.
+    kept
+        (D,) numbers of the draws in each chain.
+    name
+        Name of the response.
+    rows
+        (m,) numbers of the rows.
+    arrays
+        By group: (m,) for ``observed_data``, else (chains D, m), chain after chain.
+    """
+    posterior = open_run(run.path, verify=False)["posterior"].to_dataset()
+    groups = {"posterior": posterior.isel(draw=kept).load()}
+    shape = (run.chains, len(kept))
+    by_draw = {dim: posterior[dim].values for dim in _DIMS}
+    by_draw["draw"] = by_draw["draw"][kept]
+    by_row = {"row": rows}
+    for group, values in arrays.items():
+        if values.ndim == 1:
+            groups[group] = xr.Dataset({name: ("row", values)}, coords=by_row)
+        else:
+            shaped = values.reshape(*shape, values.shape[-1])
+            groups[group] = xr.Dataset(
+                {name: ((*_DIMS, "row"), shaped)}, coords={**by_draw, **by_row}
+            )
+    return xr.DataTree.from_dict(groups)

@@ -25,10 +25,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streammc.errors import BusyError
-from streammc.owner_mark import is_running, mark, owner_of, remove, state_of
 from streammc.trace import kinds
 from streammc.trace.lock import try_lock
-from streammc.trace.reserved_names import FILE, PARTIAL, RESULT, kind_of_name
+from streammc.unfinished import (
+    FILE,
+    PARTIAL,
+    RESULT,
+    is_running,
+    kind_of_name,
+    mark,
+    owner_of,
+    remove,
+    state_of,
+)
 
 _BEGINNINGS: Final = (b"", b"{", b"<")
 """First byte of a file that streammc replaces at once: none yet, JSON, HTML."""

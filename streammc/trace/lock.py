@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from streammc.errors import AccessError, BusyError, MissingError, OutputError, StoreError
-from streammc.trace.durable import read_file, reporting
-from streammc.trace.reserved_names import refuse_reserved_name
-from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed
-from streammc.trace.temporary import is_temporary
+from streammc.trace.codec import DOCUMENT_LIMIT, is_sealed
+from streammc.trace.disk import read_file, reporting
+from streammc.unfinished import is_temporary, refuse_reserved_name
 
 FOLDER: Final = "checkpoint"
 FILE: Final = "lock"

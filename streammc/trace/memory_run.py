@@ -14,14 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import StreammcError
-from streammc.trace import checkpoint as checkpoints
-from streammc.trace import commit, contents
-from streammc.trace.durable import reporting
-from streammc.trace.layout import GROUPS, Dimensioned, Layout, initial_arrays
-from streammc.trace.local_path import given_path
+from streammc.trace import commit
+from streammc.trace import commit as checkpoints
+from streammc.trace.addresses import given_path
+from streammc.trace.disk import reporting
 from streammc.trace.run_directory import RunDirectory
-from streammc.trace.state import FixedArray, RunState
-from streammc.trace.temporary import discard_folder, temporary_folder, write_later
+from streammc.trace.run_state import (
+    GROUPS,
+    Dimensioned,
+    FixedArray,
+    Layout,
+    RunState,
+    initial_arrays,
+)
+from streammc.unfinished import discard_folder, temporary_folder, write_later
 
 MOST_BYTES: Final = 16 * 2**20
 """Largest draws, statistics and control variates, in bytes, of a run that is kept in memory."""
@@ -122,7 +128,7 @@ class MemoryRun(RunDirectory):
                 )
                 found |= _of_group(name, arrays)
         found |= {key: values.copy() for key, (_, values) in _of_group(name, self._fixed).items()}
-        contents.require_group(self.path, self._state, name)
+        commit.require_group(self.path, self._state, name)
         return found
 
     @property

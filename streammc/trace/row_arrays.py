@@ -17,20 +17,23 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.command_mark import announce, current_mark, mark_entry
 from streammc.errors import (
     AccessError,
     BusyError,
     IdentityError,
+    MissingError,
     OutputError,
     StorageIOError,
+    StoreError,
     StreammcError,
 )
-from streammc.owner_mark import remove, unmark
+from streammc.trace.addresses import given_path
 from streammc.trace.codec import (
+    DOCUMENT_LIMIT,
     STRING,
     ArraySpec,
     check_name,
+    checked_body,
     chunk_key,
     consolidated,
     decode,
@@ -38,20 +41,110 @@ from streammc.trace.codec import (
     document_bytes,
     dtype_name,
     encode,
+    plain,
+    seal,
+    unseal,
 )
 from streammc.trace.debris import collect_debris, marked_partial
-from streammc.trace.durable import read_file, reporting, swap, sync_directory, write_file
-from streammc.trace.local_path import given_path
-from streammc.trace.reserved_names import refuse_reserved_name
-from streammc.trace.row_reading import COORDINATES, FORMAT, ROWS, RowKind, read_meta
-from streammc.trace.row_tables import (
-    ZARR,
-    is_row_table,
-    long_columns,
-    output_format,
-    write_table,
+from streammc.trace.disk import read_file, reporting, swap, sync_directory, write_file
+from streammc.trace.kinds import GROUP_EFFECTS, PREDICTIONS, refuse_other_kind
+from streammc.trace.row_tables import ZARR, is_row_table, long_columns, output_format, write_table
+from streammc.unfinished import (
+    announce,
+    current_mark,
+    mark_entry,
+    refuse_reserved_name,
+    remove,
+    unmark,
 )
-from streammc.trace.sealed import plain, seal
+
+FORMAT: Final = 1
+COORDINATES: Final = "coordinates"
+
+
+class RowKind(NamedTuple):
+    """What the rows of a group of arrays are."""
+
+    kind: str
+    """The kind of its data, one of ``trace.kinds``."""
+    sealed: str
+    """The kind in its document."""
+    dim: str
+    """Dimension of the rows."""
+    label: str
+    """Coordinate that identifies a row."""
+
+
+ROWS: Final = RowKind(PREDICTIONS, "rows", "row", "row_id")
+GROUPS: Final = RowKind(GROUP_EFFECTS, "groups", "group", "group")
+
+
+def read_meta(path: str | os.PathLike[str], of: RowKind = ROWS) -> tuple[dict[str, Any], list[str]]:
+    """Return the attributes of a committed group and the names of its arrays.
+
+    Raises
+    ------
+    MissingError
+        If there is nothing at ``path``.
+    StoreError
+        If it is not such a group, or damaged.
+    """
+    source = given_path(path)
+    if not source.exists():
+        raise MissingError(
+            f"expected a result of streammc at {source}, found nothing: check the path"
+        )
+    refuse_other_kind(source, of.kind)
+    where = source / "zarr.json"
+    try:
+        meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
+    except MissingError:
+        raise StoreError(
+            f"expected a zarr group at {source}, found no zarr.json: choose another path"
+        ) from None
+    if own.get("kind") != of.sealed or own.get("format") != FORMAT:
+        raise StoreError(
+            f"expected values by {of.dim} of format {FORMAT} in {where}, found kind "
+            f"{own.get('kind')!r}, format {own.get('format')!r}: choose another path, or update "
+            "streammc"
+        )
+    meta.pop(COORDINATES, None)
+    return meta, list(own["arrays"])
+
+
+def check_chunks(path: str | os.PathLike[str], of: RowKind = ROWS) -> Iterator[str]:
+    """Verify the checksum of every chunk of a group; yield the path of each verified file.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing or damaged; the message names it.
+    """
+    import json
+
+    source = given_path(path)
+    _, names = read_meta(source, of)
+    for name in names:
+        check_name(name, StoreError)
+        where = source / name / "zarr.json"
+        try:
+            found = json.loads(read_file(where, limit=2**20))
+            counts = [
+                -(-length // chunk) if length else 1
+                for length, chunk in zip(
+                    found["shape"], found["chunk_grid"]["configuration"]["chunk_shape"], strict=True
+                )
+            ]
+            for index in np.ndindex(*counts):
+                key = source / name / chunk_key(index)
+                checked_body(read_file(key, limit=2**31), key)
+                yield str(key)
+        except (MissingError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"expected {where} and its chunks, found {error}"
+                ": delete the result and compute it again"
+            ) from error
+
 
 _TABLE: Final = "table"
 """Name of an unfinished table, in the folder of its chunks."""

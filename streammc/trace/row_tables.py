@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.trace.durable import reporting
-from streammc.trace.local_path import given_path
-from streammc.trace.reserved_names import refuse_reserved_name
+from streammc.trace.addresses import given_path
+from streammc.trace.disk import reporting
+from streammc.unfinished import refuse_reserved_name
 
 ZARR: Final = "zarr"
 CSV: Final = "csv"

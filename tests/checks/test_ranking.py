@@ -12,9 +12,8 @@ from mixed_runs import make_run
 
 import streammc
 from streammc import from_arrays, models
-from streammc.checks.ranking import Candidate, ranked
-from streammc.checks.response_digest import response_digest
-from streammc.checks.score_request import ScoreRequest
+from streammc.checks.ranking import Candidate, ranked, response_digest
+from streammc.checks.scoring import ScoreRequest
 from streammc.errors import IdentityError, ModelError
 from streammc.trace.run_directory import RunDirectory
 

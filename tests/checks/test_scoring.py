@@ -12,9 +12,8 @@ from mixed_runs import make_run
 
 import streammc
 from streammc import from_arrays, models
-from streammc.checks import score_request, scoring
-from streammc.checks.score_request import ScoreRequest
-from streammc.checks.scoring import Scored, score_run, totals
+from streammc.checks import scoring
+from streammc.checks.scoring import Scored, ScoreRequest, score_run, totals
 from streammc.errors import ConfigError, DataError, IdentityError, ModelError, RefusedError
 from streammc.trace.run_directory import RunDirectory
 
@@ -287,7 +286,7 @@ def test_how_many_rows_are_evaluated(monkeypatch):
     assert 250 == ScoreRequest(rows=300).evaluated(250, 1.0)
     assert 1_333 == request.evaluated(10**6, 150.0)
     assert 100 == request.evaluated(10**6, 1e5)
-    monkeypatch.setattr(score_request, "MOST_EXACT", 500)
+    monkeypatch.setattr(scoring, "MOST_EXACT", 500)
     with pytest.raises(ConfigError, match="expected at most 500 rows"):
         ScoreRequest(rows=10**6).evaluated(10**6, 1.0)
 

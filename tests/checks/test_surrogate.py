@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from streammc import models
-from streammc.checks import surrogate as module
-from streammc.checks.surrogate import Surrogate
+from streammc.checks import leave_one_out as module
+from streammc.checks.leave_one_out import Surrogate
 from streammc.errors import DataError
 from streammc.protocols import RowBlock, Rows
 

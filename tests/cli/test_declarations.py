@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from streammc import registry
-from streammc.cli.declarations import first_line, sampler_text
+from streammc.cli.listings import first_line, sampler_text
 
 
 @pytest.mark.parametrize("name", registry.MODELS)

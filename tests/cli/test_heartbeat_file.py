@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from command_line import streammc
 
-from streammc.cli import heartbeat_file as module
-from streammc.cli.heartbeat_file import HeartbeatFile
-from streammc.cli.output import Output
+from streammc.cli import output as module
+from streammc.cli.output import HeartbeatFile, Output
 from streammc.cli.progress import Progress
 
 

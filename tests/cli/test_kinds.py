@@ -10,8 +10,7 @@ import pytest
 import zarr
 from command_line import streammc
 
-from streammc.trace.row_arrays import RowArrays
-from streammc.trace.row_reading import GROUPS
+from streammc.trace.row_arrays import GROUPS, RowArrays
 
 STORE = "a store"
 RUN = "a run"

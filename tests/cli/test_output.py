@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streammc.cli import heartbeat
+from streammc.cli import output
 from streammc.cli.output import Output, fields, number, plain, table, write_log
 from streammc.errors import one_line
 
@@ -47,9 +47,9 @@ def test_result_is_one_json_object_or_text(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_quiet_silences_notes_and_keeps_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output(quiet=True)
-    output.note("working")
-    output.warn("look")
+    printer = Output(quiet=True)
+    printer.note("working")
+    printer.warn("look")
     assert "streammc: warning: look\n" == capsys.readouterr().err
 
 
@@ -83,16 +83,16 @@ class Terminal(io.StringIO):
 def use_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
-    monkeypatch.setattr(heartbeat, "_SILENT", 0.5)
+    monkeypatch.setattr(output, "_SILENT", 0.5)
     return made
 
 
 def test_a_silent_command_counts_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = use_terminal(monkeypatch)
-    with heartbeat.Heartbeat(wanted=True) as beat:
-        output = Output(heartbeat=beat)
+    with output.Heartbeat(wanted=True) as beat:
+        printer = Output(heartbeat=beat)
         time.sleep(2.4)
-        output.note("found")
+        printer.note("found")
     text = terminal.getvalue()
     assert text.startswith("working: 1 s")
     assert "working: 2 s" in text
@@ -101,7 +101,7 @@ def test_a_silent_command_counts_its_seconds(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_bar_silences_the_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = use_terminal(monkeypatch)
-    with heartbeat.Heartbeat(wanted=True) as beat:
+    with output.Heartbeat(wanted=True) as beat:
         beat.pause(True)
         time.sleep(1.6)
         assert not beat.show("compiling")
@@ -109,6 +109,6 @@ def test_a_bar_silences_the_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_seconds_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with heartbeat.Heartbeat(wanted=True) as beat:
+    with output.Heartbeat(wanted=True) as beat:
         assert not beat.show("compiling")
     assert capsys.readouterr().err == ""

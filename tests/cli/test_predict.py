@@ -54,7 +54,9 @@ def test_predictions_of_other_draws_of_the_same_settings_are_refused(run, other,
     assert 0 == streammc(*PREDICT, "--quiet").code
     receipt = run.parent / "p.zarr.config.json"
     kept = json.loads(receipt.read_text())
-    monkeypatch.setattr("streammc.trace.run_view.RunView.digest", lambda self: "of another version")
+    monkeypatch.setattr(
+        "streammc.trace.run_directory.RunView.digest", lambda self: "of another version"
+    )
     again = streammc(*PREDICT)
     assert 78 == again.code
     assert "digest of the draws" in again.err

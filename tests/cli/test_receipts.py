@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from streammc.cli.made_once import make_once
-from streammc.cli.receipt import Receipt
+from streammc.cli.receipt import Receipt, make_once
 from streammc.errors import BusyError, IdentityError
 
 ASKED = {"command": "score", "seed": 1}

@@ -11,7 +11,7 @@ from report_page import Page
 from streammc import registry
 from streammc.cli.output import Output
 from streammc.cli.report import cost_text, parameter_table, ratio_text, show_run
-from streammc.diagnostics.limits import check_limits
+from streammc.diagnostics.stopping import check_limits
 from streammc.trace.run_directory import RunDirectory
 
 TARGETS = sorted({str(registry.sampler(name)().target) for name in registry.SAMPLERS})

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from streammc import errors
-from streammc.cli.run_errors import asked, classify, report
+from streammc.cli.app import asked, classify, report
 from streammc.cli.signals import Interrupted
 
 

@@ -65,7 +65,7 @@ def test_a_finished_run_answers_again_and_changes_nothing(run: Path) -> None:
 def test_a_run_without_its_summary_says_that_its_draws_are_there(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streammc.trace.run_view import RunView
+    from streammc.trace.run_directory import RunView
 
     def without_summary(view: RunView) -> dict[str, object]:
         return {name: value for name, value in view._attributes.items() if name != "summary"}

@@ -90,7 +90,7 @@ def test_a_run_its_summary_and_its_audit_import_neither_arviz_nor_xarray(
 ) -> None:
     option = "--audit" if audit else "--no-audit"
     loaded = modules_at_the_end("sample", store, "-o", "new", *SHORT, *kept, option)
-    assert {"numba", "streammc.runs.report"} <= loaded
+    assert {"numba", "streammc.runs.run_summary"} <= loaded
     assert not loaded & {*NEVER, *(() if audit else ("dask",))}
     assert audit == (streammc("diagnose", "new", "--json").json["audit"] is not None)
 

@@ -16,11 +16,9 @@ import pytest
 from command_line import streammc
 
 import streammc as library
-from streammc.cli.made_by import made_by
-from streammc.command_mark import making
-from streammc.owner_mark import this_process
-from streammc.trace.row_arrays import RowArrays
-from streammc.trace.row_reading import read_meta
+from streammc.cli.receipt import made_by
+from streammc.trace.row_arrays import RowArrays, read_meta
+from streammc.unfinished import making, this_process
 
 COMMANDS = {
     "ingest": ("s.zarr", "ingest t.csv s.zarr --response late"),

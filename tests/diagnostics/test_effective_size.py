@@ -7,7 +7,7 @@ import pytest
 from arviz_base import rcParams
 from arviz_stats.base import array_stats
 
-from streammc.diagnostics import effective_size
+from streammc.diagnostics import convergence
 
 
 def sequences(chains: int, draws: int, kind: str, seed: int) -> np.ndarray:
@@ -31,16 +31,16 @@ def test_short_sequences_have_the_numbers_of_arviz(chains: int, kind: str) -> No
             expected = (
                 array_stats.ess(x, method="mean"),
                 array_stats.ess(x, method="bulk"),
-                array_stats.ess(x, method="tail", prob=effective_size.TAIL),
+                array_stats.ess(x, method="tail", prob=convergence.TAIL),
                 array_stats.mcse(x, method="mean"),
                 array_stats.ess(x, method="sd"),
             )
             found = (
-                effective_size.ess_mean(x),
-                effective_size.ess_bulk(x),
-                effective_size.ess_tail(x),
-                effective_size.mcse_mean(x),
-                effective_size.ess_sd(x),
+                convergence.ess_mean(x),
+                convergence.ess_bulk(x),
+                convergence.ess_tail(x),
+                convergence.mcse_mean(x),
+                convergence.ess_sd(x),
             )
             np.testing.assert_allclose(found, expected, rtol=1e-10)
             compared += 1
@@ -48,4 +48,4 @@ def test_short_sequences_have_the_numbers_of_arviz(chains: int, kind: str) -> No
 
 
 def test_the_tail_is_that_of_arviz() -> None:
-    assert rcParams["stats.ci_prob"] == effective_size.TAIL
+    assert rcParams["stats.ci_prob"] == convergence.TAIL

@@ -13,7 +13,7 @@ from mixed_runs import draws_near, make_run
 import streammc
 from streammc import from_arrays, models
 from streammc.diagnostics import intraclass_correlation
-from streammc.diagnostics.intraclass import derived
+from streammc.diagnostics.derived import derived
 from streammc.diagnostics.summary import draws_and_labels
 from streammc.errors import ConfigError
 from streammc.likelihood.grouped import by_group

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streammc.diagnostics.original_scale import as_variables, original_scale, ratios, transform
+from streammc.diagnostics.derived import as_variables, original_scale, ratios, transform
 from streammc.diagnostics.summary import summarize, summarize_draws
 from streammc.errors import StoreError
 from streammc.models import (

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streammc.diagnostics.signed import ratio_terms, signed_statistics
-from streammc.diagnostics.summary import signs, summarize, summarize_draws
+from streammc.diagnostics.summary import (
+    ratio_terms,
+    signed_statistics,
+    signs,
+    summarize,
+    summarize_draws,
+)
 from streammc.errors import StreammcError
 
 TRUE_MEAN = (0.9 * 1.0 - 0.1 * 3.0) / 0.8

@@ -5,8 +5,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
-from streammc.diagnostics.audit_record import Audit
-from streammc.diagnostics.weights import audit_weights, pareto_k
+from streammc.diagnostics.weights import Audit, audit_weights, pareto_k
 from streammc.errors import StreammcError
 
 

@@ -18,7 +18,7 @@ from streammc.numerics.prior import log_prior
 from streammc.priors import flat, normal
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
-from streammc.runs.identity import registered_model
+from streammc.runs.record import registered_model
 
 EXTREME = [
     0.0,

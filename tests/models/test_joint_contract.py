@@ -17,7 +17,7 @@ from streammc.likelihood.contiguous_rows import hold
 from streammc.models import gaussian_process
 from streammc.priors import gamma, normal
 from streammc.protocols import Rows
-from streammc.runs.identity import registered_model
+from streammc.runs.record import registered_model
 from streammc.runs.setup import decide
 from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.tempering.options import TemperedOptions

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammc.diagnostics.original_scale import ratios, transform
+from streammc.diagnostics.derived import ratios, transform
 from streammc.errors import ConfigError, StoreError
 from streammc.models import Parameter, user
 from streammc.models.parameters import (

@@ -68,7 +68,7 @@ def test_a_statistic_is_drawn_as_a_line_of_means_for_each_chain(run: Any) -> Non
 def test_long_chains_are_averaged_in_groups() -> None:
     from matplotlib.figure import Figure
 
-    from streammc.plots.subsampling_plots import draw_statistic
+    from streammc.plots.run_plots import draw_statistic
 
     values = np.arange(1000.0)[None, :]
     (line,) = draw_statistic(Figure().subplots(), values, "lp", None).lines

@@ -13,8 +13,8 @@ import streammc
 from streammc import facts, from_table
 from streammc.errors import IdentityError
 from streammc.models import gaussian, poisson
-from streammc.prediction import designs
-from streammc.runs.design import describe
+from streammc.prediction import predictors
+from streammc.runs.record import describe_design
 
 rng = np.random.default_rng(1)
 FRAME = pd.DataFrame({"x": rng.normal(size=80), "E": rng.uniform(1, 50, 80)})
@@ -30,7 +30,9 @@ def a_run(folder, data):
 
 
 def checked(run, table):
-    return designs.check(*(describe(from_table(FRAME, **each).attributes) for each in (run, table)))
+    return predictors.check(
+        *(describe_design(from_table(FRAME, **each).attributes) for each in (run, table))
+    )
 
 
 OTHERS = {
@@ -121,10 +123,10 @@ def test_an_offset_without_a_name_is_predicted_with_a_warning(tmp_path):
 
 
 def test_a_run_that_does_not_record_its_response_predicts_as_before():
-    run = describe(from_table(FRAME, formula="log(y) ~ x").attributes)
-    table = describe(from_table(FRAME, formula="y ~ x").attributes)
+    run = describe_design(from_table(FRAME, formula="log(y) ~ x").attributes)
+    table = describe_design(from_table(FRAME, formula="y ~ x").attributes)
     del run["response"]
-    assert designs.check(run, table) == []
+    assert predictors.check(run, table) == []
 
 
 def test_trials_are_asked_for_with_a_response_alone():
@@ -133,7 +135,9 @@ def test_trials_are_asked_for_with_a_response_alone():
     with pytest.warns(UserWarning, match="can be predicted, not scored"):
         new = from_table(counts[["x"]], like=fitted)
     assert new.response is None
-    assert [] == designs.check(describe(fitted.attributes), describe(new.attributes))
+    assert [] == predictors.check(
+        describe_design(fitted.attributes), describe_design(new.attributes)
+    )
     other = from_table(counts, response="k", features=["x"])
     with pytest.raises(IdentityError, match="expected trials as in the store of the run"):
-        designs.check(describe(fitted.attributes), describe(other.attributes))
+        predictors.check(describe_design(fitted.attributes), describe_design(other.attributes))

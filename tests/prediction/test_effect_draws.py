@@ -15,7 +15,7 @@ from scipy.interpolate import CubicSpline
 import streammc
 from streammc import facts, from_arrays, from_table, models
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError
-from streammc.prediction.group_density import GroupDensity, draw_effects
+from streammc.prediction.effect_draws import GroupDensity, draw_effects
 from streammc.protocols import Rows
 
 Q = 3

@@ -12,12 +12,12 @@ from scipy.special import expit
 
 import streammc
 from streammc import facts, from_arrays, from_table, models
-from streammc.diagnostics.original_scale import transform
+from streammc.diagnostics.derived import transform
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError, StorageIOError
 from streammc.likelihood.grouped import by_group
-from streammc.prediction import effects_pass, group_summaries
-from streammc.prediction.thinned import matched
-from streammc.trace.row_reading import GROUPS, check_chunks
+from streammc.prediction import group_summaries
+from streammc.prediction.predictors import matched
+from streammc.trace.row_arrays import GROUPS, check_chunks
 from streammc.trace.run_directory import RunDirectory
 
 
@@ -278,13 +278,13 @@ def test_lost_part_is_an_error(tmp_path, monkeypatch):
     data, _, _ = simulated([3, 4, 5])
     theta = draws_near([-0.4, 0.6, 0.0], 0.3)
     run = make_run(tmp_path / "r", models.logistic(), data, theta)
-    whole = effects_pass._chunks
+    whole = group_summaries._chunks
 
     def lost(folder, *rest):
         next(folder.iterdir()).unlink()
         return whole(folder, *rest)
 
-    monkeypatch.setattr(effects_pass, "_chunks", lost)
+    monkeypatch.setattr(group_summaries, "_chunks", lost)
     with pytest.raises(StorageIOError, match="expected the effects of 3 groups"):
         streammc.effects(run, data, tmp_path / "e")
     assert not (tmp_path / "e").exists()

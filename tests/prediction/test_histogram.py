@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streammc.prediction.histogram import add_bins, find_bins, find_thresholds
+from streammc.prediction.roc import add_bins, find_bins, find_thresholds
 
 rng = np.random.default_rng(1)
 EDGES = {

@@ -12,7 +12,7 @@ import streammc
 from streammc import facts, from_arrays, from_table
 from streammc.models import gaussian
 from streammc.prediction.effect_draws import named_groups
-from streammc.prediction.label_index import LabelIndex
+from streammc.prediction.row_effects import LabelIndex
 
 rng = np.random.default_rng(1)
 ROWS = 60

@@ -20,12 +20,12 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.models import gaussian, gaussian_mean, logistic, negative_binomial, poisson, user
-from streammc.prediction import binning, mean_responses, predictive
-from streammc.prediction.binning import is_binary
-from streammc.runs import design
+from streammc.prediction import predictive, predictors, roc
+from streammc.prediction.roc import is_binary
+from streammc.runs import record
 from streammc.stores import StoreWriter, from_arrays, open_store
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 NAMES = ["Intercept", "a", "b"]
 TRUTH = np.array([-0.4, 0.8, -0.5])
@@ -48,7 +48,7 @@ def make_run(path, model, data, theta, sign=None, draws=None):
         "layout": make_layout(labels, data.feature_names, *theta.shape[:2], dtypes),
         "draws": draws or theta.shape[1],
         "warmup": 0,
-        "attributes": {"design": design.describe(data.attributes), "store": data.address},
+        "attributes": {"design": record.describe_design(data.attributes), "store": data.address},
     }
     with RunDirectory.hold(path, identity=identity, **plan) as run:
         run.append("draws", model.constrain(theta), stats, ({}, {}))
@@ -152,13 +152,13 @@ def test_mean_responses_are_evaluated_once_and_for_few_draws_of_a_pilot(
     tmp_path, data, monkeypatch
 ):
     evaluated = []
-    responses = mean_responses.responses
+    responses = predictors.responses
 
     def count(model, eta):
         evaluated.append(eta[0].size)
         return responses(model, eta)
 
-    for module in (predictive, binning):
+    for module in (predictive, roc):
         monkeypatch.setattr(module, "responses", count)
     made = make_run(tmp_path / "run", logistic(), data, some_draws(TRUTH, (2, 200)))
     found = streammc.predict(made, data, tmp_path / "p", draws=400)
@@ -208,9 +208,9 @@ def test_covariate_groups_have_predicted_and_realised_means(tmp_path, run, data)
 
 
 def test_sampled_edges_cost_resolution_and_not_exactness(tmp_path, run, data, monkeypatch):
-    monkeypatch.setattr(binning, "_PILOT_ROWS", 300)
-    monkeypatch.setattr(binning, "_EXACT_ROWS", 5000)
-    monkeypatch.setattr(binning, "_SAMPLE_ROWS", 2000)
+    monkeypatch.setattr(roc, "_PILOT_ROWS", 300)
+    monkeypatch.setattr(roc, "_EXACT_ROWS", 5000)
+    monkeypatch.setattr(roc, "_SAMPLE_ROWS", 2000)
     found = streammc.predict(run, data, tmp_path / "p", by="a", bins=4)
     X, y = arrays_of(data)
     p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T)

@@ -14,8 +14,8 @@ from scipy.special import expit, gammaln, logsumexp
 import streammc
 from streammc import facts, from_arrays, from_table, models
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError
-from streammc.prediction import label_index, predictive_groups, row_effects
-from streammc.prediction.label_index import LabelIndex
+from streammc.prediction import predictive_groups, row_effects
+from streammc.prediction.row_effects import LabelIndex
 
 SIZES = [1, 2, 5, 9, 20]
 MEANS = {"logistic": expit, "poisson": np.exp, "gaussian": lambda eta: eta}
@@ -380,13 +380,13 @@ def test_labels_are_found_whatever_their_kind_and_order(kind, monkeypatch):
     given = labels if kind == "number" else [str(each) for each in labels]
     table = from_arrays(np.ones((5000, 1)), np.ones(5000), groups=np.array(given)).groups
     own = table.labels(0, 5000)
-    monkeypatch.setattr(label_index, "_PIECE", 700)
-    known = {text: k // 5 for k, text in enumerate(sorted(label_index.as_text(own)))}
+    monkeypatch.setattr(row_effects, "_PIECE", 700)
+    known = {text: k // 5 for k, text in enumerate(sorted(row_effects.as_text(own)))}
     colliding = np.frompyfunc(lambda text: known.get(text, 3), 1, 1)
-    for hashes in (label_index._hashes, lambda texts: colliding(texts).astype("u8")):
-        monkeypatch.setattr(label_index, "_hashes", hashes)
+    for hashes in (row_effects._hashes, lambda texts: colliding(texts).astype("u8")):
+        monkeypatch.setattr(row_effects, "_hashes", hashes)
         index = LabelIndex(table)
-        for wanted in (own[::7], label_index.as_text(own[::7])):
+        for wanted in (own[::7], row_effects.as_text(own[::7])):
             assert np.array_equal(index.find(wanted), np.arange(0, 5000, 7))
         assert index.find(np.array([b"x", b"1", b"-99999999", b"007"])).tolist() == [-1] * 4
         found = index.find(np.array([1, 10**15, int(labels[0])]))

@@ -11,7 +11,7 @@ from command_line import streammc as command
 import streammc
 from streammc.errors import SamplingWarning
 from streammc.models import logistic
-from streammc.runs import audit_due
+from streammc.runs import audit
 from streammc.runs.job import run_job
 from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays
@@ -37,7 +37,7 @@ def test_run_on_a_million_rows_is_audited_by_default(tmp_path):
 
 
 def test_skipped_audit_is_named_in_one_warning(tmp_path, monkeypatch):
-    monkeypatch.setattr(audit_due, "audit_seconds", lambda *_: 1e6)
+    monkeypatch.setattr(audit, "audit_seconds", lambda *_: 1e6)
     done = run_job(RunRequest(table(20_000), logistic(), path=tmp_path / "run", **SHORT))
     assert done.summary["audit"] is None
     (line,) = [line for line in done.warnings if "audited" in line]
@@ -58,10 +58,10 @@ def test_skipped_audit_is_named_in_one_warning(tmp_path, monkeypatch):
 
 
 def test_audit_time_is_compared_with_draws_passes_and_warm_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(audit_due, "_CHEAP_SECONDS", 0.0)
-    monkeypatch.setattr(audit_due, "pass_seconds", lambda _: 1e5)
+    monkeypatch.setattr(audit, "_CHEAP_SECONDS", 0.0)
+    monkeypatch.setattr(audit, "pass_seconds", lambda _: 1e5)
     for expected, audited in ((0.99e5, True), (2e5, False)):
-        monkeypatch.setattr(audit_due, "audit_seconds", lambda *_, s=expected: s)
+        monkeypatch.setattr(audit, "audit_seconds", lambda *_, s=expected: s)
         done = run_job(RunRequest(table(20_000), logistic(), path=tmp_path / f"{audited}", **SHORT))
         assert (done.summary["audit"] is not None) == audited
 
@@ -70,7 +70,7 @@ def test_later_audit_removes_the_warning_of_the_skipped_one(tmp_path, monkeypatc
     from streammc.stores.simulation import simulate
 
     simulate("logistic", tmp_path / "store", 20_000, 2, 1)
-    monkeypatch.setattr(audit_due, "audit_seconds", lambda *_: 1e6)
+    monkeypatch.setattr(audit, "audit_seconds", lambda *_: 1e6)
     store = streammc.open_store(tmp_path / "store")
     with pytest.warns(SamplingWarning, match="not audited"):
         streammc.sample(store, logistic(), path=tmp_path / "run", **SHORT)

@@ -12,7 +12,7 @@ import pytest
 
 import streammc
 from streammc.errors import RefusedError
-from streammc.runs.watch import Watch
+from streammc.runs.job import Watch
 from streammc.samplers import hmc_ecs
 from streammc.samplers.common.chains import Chains
 from streammc.trace.run_directory import RunDirectory

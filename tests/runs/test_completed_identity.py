@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from streammc.errors import IdentityError
-from streammc.runs.identity import completed
+from streammc.runs.record import completed
 from streammc.samplers import hmc
-from streammc.trace.identity import check_identity
+from streammc.trace.run_directory import check_identity
 
 OLDER = {"seed": 1, "sampler": {"name": "hmc", "step_size": 0.1}}
 """Identity of a run that was made before ``hmc`` had its other options."""

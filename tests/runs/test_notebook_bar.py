@@ -7,8 +7,8 @@ import pytest
 
 import streammc
 from streammc.errors import ConfigError
-from streammc.runs import notebook_bar as module
-from streammc.runs.notebook_bar import NotebookBar, bar_html
+from streammc.runs import interactive as module
+from streammc.runs.interactive import NotebookBar, bar_html
 
 
 class Cell:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streammc.diagnostics.audit_record import Audit
-from streammc.runs.advice import mixing_warnings, summary_warnings
-from streammc.runs.audit_advice import audit_warnings, audited_again
+from streammc.diagnostics.weights import Audit
+from streammc.runs.advice import audit_warnings, audited_again, mixing_warnings, summary_warnings
 from streammc.samplers import hmc_ecs
 
 QUIET = {

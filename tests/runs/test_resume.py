@@ -105,7 +105,7 @@ def test_killed_between_the_last_draw_and_the_summary(small_job, store, tmp_path
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("streammc.runs.report.finish_report", die)
+        patch.setattr("streammc.runs.run_summary.finish_report", die)
         with pytest.raises(KeyboardInterrupt):
             small_job.sample(store, path, draws=200)
     assert RunDirectory.open(path).finished(200)

@@ -96,7 +96,7 @@ def test_a_run_killed_between_the_last_check_and_the_summary_ends_at_the_same_dr
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("streammc.runs.report.finish_report", killed)
+        patch.setattr("streammc.runs.run_summary.finish_report", killed)
         with pytest.raises(KeyboardInterrupt):
             small_job.sample(store, tmp_path / "run", **SIZES)
     assert small_job.sample(store, tmp_path / "run", **SIZES).finished

@@ -12,7 +12,7 @@ from streammc.models import gaussian_mixture_tied, gaussian_process, logistic, u
 from streammc.models.parameters import describe, stated
 from streammc.priors import normal
 from streammc.runs.job import run_job
-from streammc.runs.table_scale import TABLE_SCALE, blocks_of_run
+from streammc.runs.record import TABLE_SCALE, blocks_of_run
 from streammc.samplers import hmc
 from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import StoreWriter, open_store

@@ -19,9 +19,9 @@ from streammc.errors import ConfigError, IdentityError, ModelError
 from streammc.likelihood.temperature import Schedule, schedule_of, tempered
 from streammc.models import gaussian, gaussian_mean, logistic
 from streammc.priors import flat, normal
-from streammc.runs.identity import identity
 from streammc.runs.interactive import sample
 from streammc.runs.job import run_job
+from streammc.runs.record import identity
 from streammc.samplers import hmc, hmc_ecs, hmc_ecs_signed, mh, sghmc, sgld
 from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import from_arrays

@@ -13,8 +13,7 @@ from streammc.control_variates.certify import compute
 from streammc.errors import RefusedError
 from streammc.models import logistic, poisson
 from streammc.priors import normal
-from streammc.runs.job import run_job
-from streammc.runs.watch import check_variance
+from streammc.runs.job import check_variance, run_job
 from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common.sampler import RunRequest
 from streammc.stores.memory import from_arrays

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from streammc.runs import record as recording
 from streammc.runs import setup
-from streammc.runs import versions as recording
-from streammc.runs.versions import recorded_versions, versions, versions_text
+from streammc.runs.record import recorded_versions, versions, versions_text
 from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("small_blocks")

@@ -18,7 +18,7 @@ from streammc.errors import MissingError
 from streammc.stores.ingest.append import append
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.store import open_store, verify
-from streammc.trace import durable
+from streammc.trace import disk
 
 CALLS = ("write", "fsync", "rename", "mkdir", "link", "unlink", "rmdir", "symlink")
 
@@ -40,9 +40,9 @@ def die_at(n, two_renames):
     for name in CALLS:
         setattr(os, name, counted(name, getattr(os, name)))
     if two_renames:
-        durable._exchange = lambda *_: False
+        disk._exchange = lambda *_: False
     else:
-        durable._exchange = counted("exchange", durable._exchange)
+        disk._exchange = counted("exchange", disk._exchange)
 
 
 def table(rows, seed):

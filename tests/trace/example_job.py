@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 LABELS = ["beta[Intercept]", "beta[x 1]", "log_sigma"]
 FEATURES = ["Intercept", "x 1"]

@@ -22,7 +22,7 @@ from streammc.errors import (
     StoreError,
     StreammcError,
 )
-from streammc.trace import durable
+from streammc.trace import disk
 from streammc.trace.datatree import facts, open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -281,9 +281,7 @@ def test_a_writer_that_lost_the_run_to_another_cannot_commit(job, tmp_path):
     run = job.create(tmp_path / "run")
     with run.lock():
         root = run.path / "zarr.json"
-        durable.replace_files(
-            {root: root.read_bytes()}, run.path / "checkpoint"
-        )  # without the lock
+        disk.replace_files({root: root.read_bytes()}, run.path / "checkpoint")  # without the lock
         with pytest.raises(BusyError, match="another commit"):
             job.step(run)
 

@@ -1,8 +1,7 @@
 import pytest
 
 from streammc.errors import IdentityError
-from streammc.trace.identity import check_identity
-from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_directory import RunDirectory, check_identity
 
 STORED = {
     "seed": 1,

@@ -10,8 +10,8 @@ from zarr.codecs import BytesCodec, Crc32cCodec
 from streammc.errors import ConfigError
 from streammc.trace.codec import NUMERIC, ArraySpec, decode, document_bytes, encode
 from streammc.trace.datatree import facts, open_run
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 
 def test_the_tree_has_arviz_names_and_coordinates(job, finished):

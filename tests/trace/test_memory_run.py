@@ -7,13 +7,13 @@ import os
 import numpy as np
 import pytest
 
+from streammc import unfinished
 from streammc.errors import MissingError, ModelError, StreammcError
-from streammc.trace import temporary
 from streammc.trace.datatree import open_run, tree_in_memory
-from streammc.trace.layout import make_layout
 from streammc.trace.memory_run import MemoryRun, fits_in_memory
 from streammc.trace.run_directory import RunDirectory
-from streammc.trace.temporary import temporary_folder
+from streammc.trace.run_state import make_layout
+from streammc.unfinished import temporary_folder
 
 
 def draw(job, kind, path, group=True):
@@ -174,8 +174,8 @@ def test_a_checkpoint_in_memory_is_that_of_its_commit(job):
 def test_the_oldest_runs_are_written_when_memory_is_full(job, monkeypatch):
     folders = [temporary_folder("streammc-test-") for _ in range(3)]
     size = draw(job, MemoryRun, folders[0]).nbytes
-    monkeypatch.setattr(temporary, "KEPT_BYTES", 2 * size)
-    monkeypatch.setattr(temporary, "_unwritten", {})
+    monkeypatch.setattr(unfinished, "KEPT_BYTES", 2 * size)
+    monkeypatch.setattr(unfinished, "_unwritten", {})
     for folder in folders:
         draw(job, MemoryRun, folder)
     assert [True, False, False] == [any(folder.iterdir()) for folder in folders]

@@ -12,11 +12,10 @@ import pytest
 
 import streammc
 from streammc.errors import ConfigError
-from streammc.owner_mark import PREFIXES
 from streammc.trace.arrays import write_arrays
 from streammc.trace.lock import FILE, FOLDER, make_run_folder
-from streammc.trace.reserved_names import kind_of_name, refuse_reserved_name
 from streammc.trace.row_arrays import RowArrays
+from streammc.unfinished import PREFIXES, kind_of_name, refuse_reserved_name
 
 ROOT = Path(streammc.__file__).resolve().parents[1]
 MAKERS = {"new_folder", "marked_folder", "temporary_folder"}

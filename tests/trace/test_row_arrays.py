@@ -15,8 +15,7 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.trace.datatree import facts, open_rows
-from streammc.trace.row_arrays import Column, RowArrays
-from streammc.trace.row_reading import GROUPS, check_chunks, read_meta
+from streammc.trace.row_arrays import GROUPS, Column, RowArrays, check_chunks, read_meta
 from streammc.trace.row_tables import file_digest
 
 VALUES = np.arange(10.0) * 1.5

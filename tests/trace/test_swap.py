@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from streammc.trace import durable
+from streammc.trace import disk
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folders(tmp_path):
 def test_the_names_are_exchanged_by_one_call(folders, monkeypatch):
     monkeypatch.setattr(os, "rename", lambda *_: pytest.fail("a name was missing for an instant"))
     new, target = folders
-    durable.swap(new, target)
+    disk.swap(new, target)
     assert "new" == (target / "file").read_text()
     assert [target] == [*target.parent.iterdir()]
 
@@ -31,14 +31,14 @@ def test_the_names_are_exchanged_by_one_call(folders, monkeypatch):
 def test_without_such_a_call_the_old_folder_makes_way(folders, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
     new, target = folders
-    assert not durable._exchange(new, target)
-    durable.swap(new, target)
+    assert not disk._exchange(new, target)
+    disk.swap(new, target)
     assert "new" == (target / "file").read_text()
     assert [target] == [*target.parent.iterdir()]
 
 
 def test_a_folder_without_a_predecessor_gets_the_name(folders):
     new, target = folders
-    durable.swap(new, target.with_name("third"))
+    disk.swap(new, target.with_name("third"))
     assert "new" == (target.with_name("third") / "file").read_text()
     assert not new.exists()

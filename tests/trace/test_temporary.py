@@ -6,10 +6,10 @@ import os
 
 import pytest
 
+from streammc import unfinished
 from streammc.errors import StorageIOError
-from streammc.trace import temporary
 from streammc.trace.run_directory import RunDirectory
-from streammc.trace.temporary import is_temporary, temporary_folder, write_later, write_now
+from streammc.unfinished import is_temporary, temporary_folder, write_later, write_now
 
 
 def count_syncs(monkeypatch):
@@ -46,8 +46,8 @@ def test_only_temporary_folders_and_what_is_in_them_are_temporary(tmp_path):
 
 
 def test_a_result_that_cannot_be_written_stays_in_memory(monkeypatch):
-    monkeypatch.setattr(temporary, "_unwritten", {})
-    monkeypatch.setattr(temporary, "KEPT_BYTES", 1)
+    monkeypatch.setattr(unfinished, "_unwritten", {})
+    monkeypatch.setattr(unfinished, "KEPT_BYTES", 1)
     folders = [temporary_folder("streammc-test-") for _ in range(2)]
     full, tried = [True], []
 

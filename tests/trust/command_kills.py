@@ -23,9 +23,9 @@ import numpy as np
 
 from streammc.cli import main as command
 from streammc.errors import StreammcError
-from streammc.owner_mark import SUFFIX
 from streammc.trace import commit
 from streammc.trace.run_directory import RunDirectory
+from streammc.unfinished import SUFFIX
 
 JOB = ("--model", "logistic", "--seed", "1", "--chains", "2", "--warmup", "200", "--quiet")
 DRAWS = ("--draws", "2000", "--sampler", "hmc")

@@ -15,7 +15,7 @@ from bad_input_list import loaded
 from command_line import snapshot, streammc
 
 from streammc.errors import StoreError
-from streammc.trace import checkpoint
+from streammc.trace import commit
 
 Record = Callable[[str, object], None]
 SECONDS, MEGABYTES = 5.0, 256
@@ -104,7 +104,9 @@ def test_a_checkpoint_that_is_larger_than_its_file_says_is_refused(tmp_path: Pat
 
     def decode() -> None:
         with pytest.raises(StoreError, match="uncompressed arrays"):
-            checkpoint.decode(tmp_path / "checkpoint", len(content), checkpoint.checksum(content))
+            commit.read_checkpoint(
+                tmp_path / "checkpoint", len(content), commit.checkpoint_checksum(content)
+            )
 
     seconds, megabytes = growth(decode)
     assert seconds < SECONDS

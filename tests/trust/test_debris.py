@@ -18,11 +18,11 @@ from command_line import snapshot, streammc
 
 from streammc import models, open_store, sample
 from streammc.errors import ConfigError
-from streammc.owner_mark import MARK, PREFIXES, mark, owner_of, state_of, this_process
 from streammc.stores.format.partial import PartialDirectory
 from streammc.trace.debris import judged
 from streammc.trace.lock import FILE, FOLDER
 from streammc.trace.row_arrays import RowArrays
+from streammc.unfinished import MARK, PREFIXES, mark, owner_of, state_of, this_process
 
 Recorded = Callable[[str, object], None]
 FOREIGN = (".DS_Store", "x.partial", "a.tmp", ".run.1.tmp", "empty", "zarr.json.partial")

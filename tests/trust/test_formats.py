@@ -14,7 +14,7 @@ from checks_of_trust import JOB
 from command_line import snapshot, streammc
 from tampering import edit
 
-from streammc.trace.sealed import seal, unseal
+from streammc.trace.codec import seal, unseal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import make_golden

@@ -17,8 +17,8 @@ from checks_of_trust import JOB, rounds
 from command_line import PROGRAM, snapshot, streammc
 
 from streammc.errors import BusyError
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 Record = Callable[[str, object], None]
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from checks_of_trust import rounds
 
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 PARTS = 20
 """Parts of the commits, of which the median time is taken."""

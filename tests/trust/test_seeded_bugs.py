@@ -123,7 +123,7 @@ BUGS = {
         "trust/test_streams.py::test_streams_of_chains_and_roles_share_no_number",
     ),
     "sign ignored": Bug(
-        "streammc/diagnostics/signed.py",
+        "streammc/diagnostics/summary.py",
         "    mean_sign = float(sign.mean())\n",
         "    sign = np.abs(sign)\n    mean_sign = float(sign.mean())\n",
         "samplers/hamiltonian/test_signed.py::test_summary_of_the_draws_covers_the_posterior",

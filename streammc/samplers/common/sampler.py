@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streammc.diagnostics.text import number
-from streammc.html_repr import Shown, options_of
+from streammc.shown import Shown, options_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from job_tables import write_job, write_table
 from object_store import Bucket
 
 import streammc as library
-from streammc.cli.jobs.job_inputs import alone, files_of
+from streammc.cli.jobs.job_file import alone, files_of
 from streammc.control_variates.subset import gather
 from streammc.stores.sources.input_files import InputFile
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from job_tables import JOB
 
-from streammc.cli.jobs.job_parsing import read_job
+from streammc.cli.jobs.job_file import read_job
 from streammc.errors import IdentityError, MissingError
 
 

@@ -13,9 +13,7 @@ from command_line import streammc
 from job_tables import JOB
 
 from streammc.cli.app import application
-from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_parsing import parsed
-from streammc.cli.jobs.job_schema import job_schema
+from streammc.cli.jobs.job_file import JobFile, job_schema, parsed
 
 jsonschema = pytest.importorskip("jsonschema")
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,8 +80,7 @@ def test_examples_keep_the_schema() -> None:
 def test_keys_of_a_stage_are_options_of_its_command() -> None:
     from dataclasses import fields
 
-    from streammc.cli.jobs.job_file import Ingest, Model, Predict, Sampler
-    from streammc.cli.jobs.job_schema import option_of
+    from streammc.cli.jobs.job_file import Ingest, Model, Predict, Sampler, option_of
 
     context = click.Context(application)
     for kind in (Ingest, Model, Sampler, Predict):

@@ -12,8 +12,7 @@ import pytest
 from command_line import snapshot, streammc
 from job_tables import borrowed, outcomes, write_job
 
-from streammc.cli.made_by import made_by
-from streammc.cli.receipt import Receipt
+from streammc.cli.receipt import Receipt, made_by
 from streammc.trace.run_directory import RunDirectory
 
 OUTPUTS = '"work/predictions.zarr"\nscores = "work/scores.json"'

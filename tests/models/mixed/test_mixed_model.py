@@ -12,7 +12,7 @@ from mixed_groups import CORRELATED, FEATURES, INNER, INTERCEPT, SLOPE, Groups, 
 from scipy import integrate, stats
 
 from streammc import models, priors
-from streammc.diagnostics.original_scale import transform
+from streammc.diagnostics.derived import transform
 from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import mixed
 from streammc.numerics.prior import HALF_NORMAL, HALF_STUDENT_T, KIND, LKJ, SCALE, SHAPE, log_prior

@@ -25,7 +25,7 @@ from streammc.models.check import SIZES, evaluate
 from streammc.numerics.prior import log_prior
 from streammc.priors import flat, half_normal, laplace, normal
 from streammc.protocols import Rows
-from streammc.runs.identity import registered_model
+from streammc.runs.record import registered_model
 from streammc.samplers import hmc
 
 COVARIANCE = [[1.0, 0.4], [0.4, 2.0]]

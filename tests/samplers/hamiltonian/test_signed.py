@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from problems import Small, batch_z, kernel_problem
 
-from streammc.diagnostics.signed import signed_statistics
+from streammc.diagnostics.summary import signed_statistics
 from streammc.likelihood.drawn_units import ProductDesign
 from streammc.likelihood.target import DENSITY, ESTIMATE, SIGN
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel

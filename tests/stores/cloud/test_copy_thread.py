@@ -9,7 +9,7 @@ import pytest
 from streammc.errors import UnavailableError
 from streammc.stores.cloud import staged_run
 from streammc.stores.cloud.staged_run import CopyThread
-from streammc.trace.run_files import Changes
+from streammc.trace.places import Changes
 
 
 def change(generation: int, **others: bytes) -> Changes:

@@ -14,8 +14,8 @@ from streammc.errors import ConfigError
 from streammc.stores.cloud.address import store_root
 from streammc.stores.cloud.requests import connect
 from streammc.trace import places
-from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_state import make_layout
 
 
 def test_run_on_a_web_server_is_read_and_not_written(

@@ -244,7 +244,7 @@ def test_groups_of_folders_are_those_of_text_with_zeros(tmp_path: Path) -> None:
         part.to_parquet(folder / "a.parquet")
         parts.append(part.assign(month=f"{month:02}"))
     text = pd.concat(parts)
-    from streammc.prediction.label_index import UNKNOWN, LabelIndex
+    from streammc.prediction.row_effects import UNKNOWN, LabelIndex
 
     for first, second in ((tmp_path / "t", text), (text, tmp_path / "t")):
         old = from_table(first, formula="y ~ x + (1 | month)")

@@ -1,0 +1,361 @@
+"""Quantities derived from draws: the table's scale, odds or rate ratios, intraclass correlation.
+
+Parameters on the scale of the original table, and odds or rate ratios.
+
+The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor is
+
+    sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
+
+and the last sum is part of the intercept. A parameter ``mu_j`` that is a mean of column j
+becomes ``mean_j + scale_j mu_j``; a distance (between means, or a length scale) is multiplied
+by ``scale_j``. A group's intercept ``u_1`` and slope ``u_2`` of column j become
+``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``. The model states the rule of each
+parameter. Draws are transformed before they are summarised: quantiles and R-hat of a sum do not
+follow from those of its terms.
+
+Intraclass correlation: the share of the variance between rows that is between groups.
+
+For a random intercept with standard deviation tau it is ``tau^2 / (tau^2 + v)``, on the scale of
+the linear predictor. v is the variance of a row given its group: sigma^2 of a Gaussian response,
+and of a binary one that of the latent variable whose sign it is, pi^2 / 3 of a logistic and 1 of a
+probit regression (Goldstein, Browne and Rasbash 2002). Counts have no such v.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, StoreError
+from streammc.models.parameters import (
+    COEFFICIENT,
+    DISTANCE,
+    EFFECTS,
+    FACTOR,
+    INTERCEPT,
+    PLACE,
+    Block,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+_BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
+_BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
+
+
+def original_scale(
+    tree: xr.DataTree, attributes: Mapping[str, Any], blocks: Sequence[Block]
+) -> dict[str, Statistics]:
+    """Return the statistics of every parameter on the table's scale, by ArviZ label.
+
+    Parameters
+    ----------
+    tree
+        The tree of a run.
+    attributes
+        Attributes of its store: ``features`` and ``standardization``, a mapping with
+        ``mean`` and ``scale`` per feature, or ``None``.
+    blocks
+        Blocks of parameters with their rules, from the model (``models.parameters``).
+
+    Returns
+    -------
+    dict
+        Statistics as of :func:`~streammc.diagnostics.summary.summarize`; parameters in no
+        block are unchanged.
+
+    Raises
+    ------
+    StoreError
+        If the standardisation does not fit the parameters.
+    """
+    theta, labels = draws_and_labels(tree)
+    return summarize_draws(*transform(theta, labels, attributes, blocks))
+
+
+def transform(
+    theta: NDArray[np.float64],
+    labels: Sequence[str],
+    attributes: Mapping[str, Any],
+    blocks: Sequence[Block],
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return draws (chain, draw, d) and labels on the table's scale.
+
+    ``blocks`` are blocks of parameters with their rules, from the model
+    (``models.parameters``). A centred design without an intercept column implies an intercept
+    on the table's scale: it is added before the coefficients of its predictor. Uncorrelated effects
+    of a centred slope are correlated on the table's scale: ``rho`` is added after their deviations.
+    """
+    standardization = attributes.get("standardization")
+    if standardization is None:
+        return theta, list(labels)
+    features = list(attributes["features"])
+    mean = np.asarray(standardization["mean"], dtype=np.float64)
+    scale = np.asarray(standardization["scale"], dtype=np.float64)
+    position = {label: column for column, label in enumerate(labels)}
+    fits = mean.shape == scale.shape == (len(features),)
+    fits = fits and all(
+        (len(block.labels) in (1, len(features)) or block.rule in (EFFECTS, FACTOR))
+        and {*block.labels} <= position.keys()
+        for block in blocks
+    )
+    if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
+        raise StoreError(
+            f"expected a mean and a positive scale for each of {len(features)} coefficients, found "
+            f"{mean.shape} and {scale.shape} for {len(labels)} parameters: verify the store"
+        )
+    result = theta.copy()
+    names = list(labels)
+    added: list[tuple[int, str, NDArray[np.float64]]] = []
+    for block in blocks:
+        columns = [position[label] for label in block.labels]
+        if block.rule == FACTOR:
+            continue
+        if block.rule == EFFECTS:
+            j = features.index(block.intercept)
+            moved = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
+            result[:, :, columns] = moved[..., : len(columns)]
+            if len(columns) == 2 and mean[j]:  # uncorrelated at the mean of the column alone
+                column = max(columns) + 1
+                added.append((column, _correlation(block.labels[0]), moved[..., 2]))
+            continue
+        moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
+        if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
+            continue  # a parameter shared by columns of different scales stays as it is
+        if block.rule == COEFFICIENT:
+            result[:, :, columns] = theta[:, :, columns] / scale
+            shift = -(result[:, :, columns] * mean).sum(axis=-1)
+            if INTERCEPT in features:
+                # The intercept column has mean 0 and scale 1: the shift does not include it.
+                result[:, :, columns[features.index(INTERCEPT)]] += shift
+            elif mean.any():
+                added.append((min(columns), block.intercept, shift))
+        elif block.rule == PLACE:
+            result[:, :, columns] = (
+                mean[: len(columns)] + scale[: len(columns)] * theta[:, :, columns]
+            )
+        elif block.rule == DISTANCE:
+            result[:, :, columns] = scale[: len(columns)] * theta[:, :, columns]
+    for column, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
+        result = np.insert(result, column, shift, axis=2)
+        names.insert(column, name)
+    return result, names
+
+
+def _effects(values: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
+    """Return standard deviations of intercept and slope and their correlation (..., 3).
+
+    Those of ``u_1 - shift u_2`` and ``u_2 / scale``. ``values``: the same of ``u_1`` and ``u_2``,
+    or without the correlation, (..., 2), where it is 0.
+    """
+    moved = np.empty((*values.shape[:-1], 3))
+    intercept, slope = values[..., 0], values[..., 1]
+    rho = values[..., 2] if values.shape[-1] == 3 else np.zeros_like(slope)
+    # Two squares, so that nothing cancels.
+    along = rho * intercept - shift * slope
+    moved[..., 0] = np.hypot(along, np.sqrt((1.0 - rho) * (1.0 + rho)) * intercept)
+    moved[..., 1] = slope / scale
+    moved[..., 2] = along / np.maximum(moved[..., 0], 1e-300)
+    return moved
+
+
+def _correlation(deviation: str) -> str:
+    """Return the name of the correlation beside ``tau[g:Intercept]``: ``rho[g]``."""
+    column = deviation.removeprefix("tau[").removesuffix(f":{INTERCEPT}]")
+    return f"rho[{column}]"
+
+
+def as_variables(
+    theta: NDArray[np.float64], labels: Sequence[str], features: Sequence[str]
+) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+    """Return draws (chain, draw, d) as variables ``name -> (dims, values)``.
+
+    A variable with one entry per feature, with or without an intercept, has the dimension
+    ``feature``; any other has its own dimension ``<name>_dim``. Coordinates are included.
+    """
+    columns: dict[str, list[int]] = {}
+    for column, label in enumerate(labels):
+        columns.setdefault(label.partition("[")[0], []).append(column)
+    out: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+        "chain": (("chain",), np.arange(theta.shape[0])),
+        "draw": (("draw",), np.arange(theta.shape[1])),
+    }
+    for variable, place in columns.items():
+        inside = [labels[column].partition("[")[2].removesuffix("]") for column in place]
+        if not any(inside):
+            out[variable] = (("chain", "draw"), np.ascontiguousarray(theta[:, :, place[0]]))
+            continue
+        by_feature = {*features} <= {*inside} <= {*features, INTERCEPT}
+        dim = "feature" if by_feature else f"{variable}_dim"
+        out[variable] = (("chain", "draw", dim), np.ascontiguousarray(theta[:, :, place]))
+        out[dim] = ((dim,), np.array(inside))
+    return out
+
+
+def ratios(
+    theta: NDArray[np.float64],
+    labels: Sequence[str],
+    blocks: Sequence[Block],
+    features: Sequence[str],
+    sign: NDArray[np.float64] | None = None,
+    *,
+    formula: bool = False,
+    together: Sequence[str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any] | None:
+    """Return statistics of the exponentials of the coefficients; ``None`` if they mean nothing.
+
+    Parameters
+    ----------
+    theta, labels
+        Draws (chain, draw, d) on the table's scale.
+    blocks
+        Blocks of parameters with the meaning of their exponentials, from the model.
+    features
+        Names of the columns of the design.
+    sign
+        (chain, draw) signs of a signed run.
+    formula
+        Whether a formula made the columns, so that their names show bases and interactions.
+    together
+        Columns that cannot change alone, from the fitted formula; ``None``: those whose names
+        show it.
+    references
+        Reference levels of the columns that compare a level with them.
+
+    Returns
+    -------
+    dict
+        ``kind`` and ``parameters``, feature (of several linear predictors: label) ->
+        statistics, without intercepts: the factor on the odds or the rate if the column
+        increases by one unit. ``only_together`` lists the columns that cannot change while all
+        others stay fixed: of bases, of interactions, and of terms that share a table column.
+        ``references`` are the reference levels of the others.
+    """
+    found = [block for block in blocks if block.exponential]
+    if not found:
+        return None
+    effects = {label for block in blocks if block.rule == FACTOR for label in block.labels}
+    pairs = [
+        (name if len(found) == 1 else label, label, name)
+        for block in found
+        for name, label in zip(features, block.labels, strict=True)
+        if name != INTERCEPT and label not in effects
+    ]
+    if together is None:
+        together = [name for name in features if formula and _only_together(name)]
+    fixed = set(together)
+    place = {label: column for column, label in enumerate(labels)}
+    with np.errstate(over="ignore"):
+        values = np.exp(theta[:, :, [place[label] for _, label, _ in pairs]])
+    return {
+        "kind": found[0].exponential,
+        "parameters": summarize_draws(values, [shown for shown, _, _ in pairs], sign),
+        "only_together": [shown for shown, _, name in pairs if name in fixed],
+        "references": {
+            shown: list((references or {})[name])
+            for shown, _, name in pairs
+            if name in (references or {})
+        },
+    }
+
+
+def _only_together(column: str) -> bool:
+    """Return whether a column of a formula belongs to a basis or an interaction."""
+    if _BASIS.search(column):
+        return True
+    bare = None
+    while bare != column:  # innermost brackets first
+        bare, column = column, _BRACKETS.sub("", column)
+    return ":" in column
+
+
+_LATENT: Final = {"logistic": math.pi**2 / 3.0, "binomial": math.pi**2 / 3.0, "probit": 1.0}
+"""Variance of the latent variable of a trial, by the name of the regression."""
+_SIGMA: Final = "sigma"
+
+
+def defined(described: Mapping[str, Any]) -> bool:
+    """Return whether a model with this description has an intraclass correlation."""
+    inner = described.get("inner", {}).get("name")
+    known = inner == "gaussian" or inner in _LATENT
+    return described.get("name") == "mixed" and len(described["effects"]) == 1 and known
+
+
+def derived(
+    theta: NDArray[np.float64], labels: Sequence[str], described: Mapping[str, Any]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return draws (chain, draw, 1) of the intraclass correlation and its label.
+
+    Without one: (chain, draw, 0) and no label.
+
+    Parameters
+    ----------
+    theta, labels
+        Draws (chain, draw, d) of the parameters.
+    described
+        The model, by ``Model.describe``.
+    """
+    if not defined(described):
+        return theta[:, :, :0], []
+    column, inner = described["group"], described["inner"]["name"]
+    square = theta[:, :, labels.index(f"tau[{column}]")] ** 2
+    rest: Any = _LATENT.get(inner)
+    if rest is None:
+        rest = theta[:, :, labels.index(_SIGMA)] ** 2
+    return (square / (square + rest))[..., None], [f"icc[{column}]"]
+
+
+@documented()
+def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
+    """Return the draws of the intraclass correlation of a run of a mixed model.
+
+    ``tau^2 / (tau^2 + v)`` with v = sigma^2 of a gaussian model, pi^2 / 3 of logistic and
+    binomial and 1 of probit ones: on the scale of the linear predictor.
+
+    Parameters
+    ----------
+    tree
+        The run, from ``sample`` or ``open_run``.
+
+    Returns
+    -------
+    xarray.DataArray
+        (chain, draw) named ``icc``.
+
+    Raises
+    ------
+    ConfigError
+        If the run has no random intercept alone, or a response without such a v.
+    """
+    if "posterior" not in getattr(tree, "children", ()):
+        raise ConfigError(
+            f"expected a tree with a group 'posterior', found {type(tree).__name__}: "
+            "pass what streammc.open_run(path) returned"
+        )
+    written = tree.attrs.get("streammc", {})
+    written = json.loads(written) if isinstance(written, str) else written
+    described = written.get("identity", {}).get("model", {})
+    if not defined(described):
+        inner = described.get("inner", {}).get("name")
+        found_model = f"mixed {inner}" if inner else described.get("name")
+        slope = " with a slope" if len(described.get("effects", ())) > 1 else ""
+        raise ConfigError(
+            "expected a run of a random intercept of a gaussian, logistic, binomial or probit "
+            f"model, found {found_model}{slope}: report tau instead"
+        )
+    values, _ = derived(*draws_and_labels(tree), described)
+    like = next(iter(tree["posterior"].data_vars.values()))
+    keep = {dim: 0 for dim in like.dims if dim not in ("chain", "draw")}
+    found: xr.DataArray = like.isel(keep, drop=True).transpose("chain", "draw")
+    return found.copy(data=values[..., 0]).rename("icc")

@@ -1,0 +1,276 @@
+"""The record of a run beside its draws: identity, design, scale, versions.
+
+Versions of the programs that made the draws of a run, recorded with it.
+
+Draws have the same bits under the same versions on the same kind of processor. A run that another
+version, or another processor, goes on with says from which iteration on.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Final
+
+from streammc import registry
+from streammc.errors import ConfigError, IdentityError, StoreError
+from streammc.likelihood.temperature import Schedule, split_fingerprint, tempered
+from streammc.models.base import factor_blocks
+from streammc.models.parameters import Block, parameter_blocks, predictor, stated
+from streammc.models.parameters import describe as describe_blocks
+from streammc.models.parameters import from_description as blocks_from_description
+from streammc.priors import from_description
+from streammc.protocols import Dataset, Model
+from streammc.samplers.common.sampler import RunRequest, Sampler
+from streammc.trace.run_directory import RunDirectory, RunView
+
+MAX_SEED = 2**63 - 1
+MAX_COUNT = 10**9
+UNIT = Schedule()
+
+
+def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
+    """Raise ConfigError unless the counts and the seed are in range."""
+    for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("chains", chains, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(
+                f"{name} must be a whole number of at least {least}, found {value!r}: give one"
+            )
+        if value > MAX_COUNT:
+            raise ConfigError(
+                f"{name} must be at most {MAX_COUNT}, found {value}: give a smaller number"
+            )
+    if seed is not None and (
+        isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED
+    ):
+        raise ConfigError(
+            f"seed must be a whole number in [0, 2**63), found {seed!r}: give one, or leave it out"
+        )
+
+
+def identity(request: RunRequest) -> dict[str, Any]:
+    """Return the JSON of the settings that identify the run of a directory.
+
+    The number of draws is not included, since more draws extend a run. The temperature is
+    included unless it is 1.
+    """
+    schedule, sampler, given = request.schedule, request.sampler, request.control_variates
+    options = request.sampler_options
+    heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
+    return {
+        "store": split_fingerprint(request.dataset.fingerprint)[0],
+        "model": request.model.describe(),
+        "sampler": {"name": "auto", **options} if sampler is None else sampler.describe(),
+        "control_variates": given.digest() if given is not None else "auto",
+        "warmup": request.warmup,
+        "chains": request.chains,
+        "seed": request.seed,
+        **heat,
+    }
+
+
+def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of a run, with defaults for sampler options added after it was made.
+
+    The default of a new option must not change the behaviour, so that runs of earlier versions
+    keep their identity.
+    """
+    try:
+        options = dict(stored["sampler"])
+        described = registry.sampler(options.pop("name"))(**options).describe()
+    except (KeyError, TypeError, ConfigError):  # auto, or of another version
+        return dict(stored)
+    return {**stored, "sampler": described}
+
+
+def refuse_earlier(stored: Mapping[str, Any], dataset: Any) -> None:
+    """Raise IdentityError if a run is of the store before rows were appended."""
+    table = getattr(dataset, "dataset", dataset)
+    fingerprint = stored.get("store")
+    if not hasattr(table, "earlier") or fingerprint == table.fingerprint:
+        return
+    before = table.earlier(fingerprint)
+    if before is not None:
+        raise IdentityError(
+            f"expected a run of all {table.n_rows:,} rows of store {table.address!r}, found one of "
+            f"its first {before.n_rows:,}, before others were appended: choose another output and "
+            "give that run as --start-from, or continue it with 'streammc resume'",
+            "; or replace it with --overwrite (in Python overwrite=True)",
+        )
+
+
+def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
+    """Return the temperatures; raise ConfigError if they vary and the sampler cannot follow."""
+    schedule = Schedule.parse(temperature)
+    if schedule.constant or (sampler is not None and sampler.follows_schedule):
+        return schedule
+    name = "auto" if sampler is None else sampler.name
+    raise ConfigError(
+        f"expected a constant temperature for {name}, found {schedule.describe()!r}: use an mh "
+        "sampler or a constant"
+    )
+
+
+def heated(dataset: Dataset, schedule: Schedule, sampler: Sampler | None) -> Dataset:
+    """Return the data set at the final temperature of a run."""
+    implied = 1.0 if sampler is None else sampler.implied_temperature(dataset.n_rows)
+    return tempered(dataset, schedule.final * implied)
+
+
+def registered_model(described: Mapping[str, Any]) -> Model:
+    """Return the registered model with this description by ``Model.describe``.
+
+    Raises
+    ------
+    StoreError
+        If the model is not registered: it is the user's own.
+    """
+    try:
+        if described["name"] == "mixed":
+            from streammc.models.mixed import mixed_model
+
+            mixed: Any = mixed_model.from_description(described)
+            return mixed  # type: ignore[no-any-return]
+        options = dict(described)
+        prior = from_description(options.pop("prior"))
+        factors = factor_blocks(options.pop("factors", ()))
+        model: Any = registry.model(options.pop("name"))(prior=prior, **options)
+        return replace(model, factors=factors) if factors else model  # type: ignore[no-any-return]
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise StoreError(
+            f"expected a run of a registered model, found {described!r} ({error}): continue it "
+            "from Python, with the model"
+        ) from None
+
+
+DESIGN_KEYS: Final = (
+    *("features", "intercept", "standardization", "formula"),
+    *("response", "offset", "trials"),
+)
+
+
+def describe_design(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a data set that predictions depend on."""
+    return {key: attributes.get(key) for key in DESIGN_KEYS}
+
+
+REFERENCES: Final = "references"
+"""Attribute of a run with the reference levels of its columns; absent without any."""
+
+
+def of_formula(dataset: Any, name: str) -> Any:
+    """Return what a method of a data set says of its formula; ``None`` if it cannot say.
+
+    A data set at another temperature, or of groups, has the one of its rows as ``dataset``.
+    """
+    while dataset is not None:
+        if hasattr(dataset, name):
+            return getattr(dataset, name)()
+        dataset = getattr(dataset, "dataset", None)
+    return None
+
+
+def label_references(
+    references: Mapping[str, Sequence[str]] | None, blocks: Sequence[Block], features: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the reference levels of parameters by label, from those of the columns.
+
+    Parameters
+    ----------
+    references
+        Attribute ``references`` of a run.
+    blocks
+        Blocks of its parameters; those of one parameter per column count.
+    features
+        Names of the columns.
+    """
+    return {
+        label: list(references[name])
+        for block in blocks
+        if references and len(block.labels) == len(features)
+        for name, label in zip(features, block.labels, strict=True)
+        if name in references
+    }
+
+
+VERSIONS: Final = "versions"
+"""Attribute of a run: a mapping for each set of versions, with its first ``iteration``."""
+_ITERATION: Final = "iteration"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions and the kind of processor that the bits of a draw depend on."""
+    import llvmlite.binding  # type: ignore[import-untyped]
+    import numba
+    import numpy
+    import scipy
+
+    return {
+        "streammc": str(import_module("streammc").__version__),
+        "Python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "numba": numba.__version__,
+        "processor": f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}",
+    }
+
+
+def record_versions(run: RunDirectory) -> None:
+    """Add the versions of this process to a locked run with iterations to come, if they differ."""
+    kept = recorded_versions(run.attributes)
+    now = versions()
+    if not run.next_length or (kept and {**kept[-1], _ITERATION: 0} == {_ITERATION: 0, **now}):
+        return
+    first = run.committed_warmup + run.committed_draws
+    run.set_attributes({VERSIONS: [*kept, {_ITERATION: first, **now}]})
+
+
+def recorded_versions(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the versions of a run in their order; none of a run of streammc 0.1.0 or earlier."""
+    found = attributes.get(VERSIONS)
+    return [dict(each) for each in found] if isinstance(found, list) else []
+
+
+def versions_text(attributes: Mapping[str, Any]) -> str | None:
+    """Return the versions of a run as text; ``None`` if it does not say them."""
+    lines = []
+    for each in recorded_versions(attributes):
+        words = ", ".join(f"{name} {text}" for name, text in each.items() if name != _ITERATION)
+        since = f"from iteration {each[_ITERATION]:,} on: " if each[_ITERATION] else ""
+        lines.append(f"{since}{words}")
+    return "; ".join(lines) or None
+
+
+TABLE_SCALE: Final = "table_scale"
+
+
+def recorded_scale(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """Return the attribute of a run that describes the transformation to the table's scale."""
+    return {TABLE_SCALE: describe_blocks(stated(model, dataset.feature_names))}
+
+
+def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
+    """Return the parameter blocks recorded in a run; the model is not needed.
+
+    A run of an earlier version has no record. Then a registered model gives its blocks again,
+    and of a model of the user's own only the coefficients are known.
+
+    Raises
+    ------
+    StoreError
+        If such an old run has a model that is neither registered nor the user's own.
+    """
+    if TABLE_SCALE in run.attributes:
+        return blocks_from_description(run.attributes[TABLE_SCALE])
+    described = run.identity["model"]
+    if "code" in described:
+        predictors = (predictor(name) for name in described["predictors"])
+        return parameter_blocks(predictors, features)
+    if described["name"] not in registry.MODELS:
+        raise StoreError(
+            f"expected a run that records its parameters, found an old one of the model "
+            f"{described['name']!r}: sample it again"
+        )
+    return stated(registered_model(described), features)

@@ -1,0 +1,404 @@
+"""Summary of a finished run: parameters, audit, cost, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.diagnostics.cost import cost
+from streammc.diagnostics.derived import as_variables, derived, ratios, transform
+from streammc.diagnostics.stopping import missed_text
+from streammc.diagnostics.summary import negative_signs, summarize_draws
+from streammc.diagnostics.weights import Audit, audit_weights
+from streammc.likelihood.temperature import schedule_of
+from streammc.likelihood.unit_words import in_units, unit_name
+from streammc.protocols import Dataset, Model
+from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
+from streammc.runs.audit import audited_draws, log_weights, pass_seconds
+from streammc.runs.prior_texts import describe_priors
+from streammc.runs.record import REFERENCES, blocks_of_run, label_references, of_formula
+from streammc.runs.setup import CONTROL_VARIATES
+from streammc.samplers.common.sampler import Progress, RunRequest, Setup
+from streammc.shown import Record
+from streammc.trace.finite import finite_or_none
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chains import Chains
+
+
+Statistics = Mapping[str, Mapping[str, float | None]]
+"""Label -> mean, sd, mcse_mean, ess_bulk, ess_tail, ess_sd, r_hat and quantiles."""
+
+_FAMILY_FACTS = ("decay", "noise_clipped", "recalibration")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Record):
+    """Work, settings and mean statistics of the draws of a finished run.
+
+    ``own`` holds the facts of the sampler's family; in the JSON they are at the same level.
+    """
+
+    sampler: str
+    target: str
+    temperature: float | str
+    reason: str
+    chains: int
+    draws: int
+    warmup: int
+    seconds: float
+    warmup_seconds: float
+    pass_seconds: float
+    passes: int
+    decrement: float | None
+    theta_star_certified: bool | None
+    iterations: int
+    rows_read: int
+    bytes_read: int
+    log_lik_variance_mean: float | None
+    acceptance_rate: float | None
+    subsample_acceptance_rate: float | None
+    divergences: int
+    step_size: float | None
+    n_steps: float | None
+    rows_per_iteration: float | None
+    certainty_rows: int
+    evaluations: Mapping[str, int]
+    laplace_gap: Mapping[str, float] | None
+    subsample_size: int | None
+    n_blocks: int | None
+    unit_rows: int | None
+    minibatch: int | None
+    deff: float | None
+    deff_rows: int | None
+    remainder_kurtosis: float | None
+    predicted_perturbation: float | None
+    predicted_variance: float | None
+    predicted_variance_bias: float | None
+    predicted_variance_ratio: Mapping[str, float | None] | None
+    own: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all facts at one level; facts of other sampler families are null."""
+        written = super().to_json()
+        own = written.pop("own")
+        return {**dict.fromkeys(_FAMILY_FACTS), **written, **own}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary(Record):
+    """Parameters, audit, work and warnings of a finished run."""
+
+    parameters: Statistics
+    parameters_original: Statistics
+    derived: Statistics | None = None
+    """Quantities computed from the parameters, such as ``icc[g]``."""
+    ratios: Mapping[str, Any] | None
+    references: Mapping[str, list[str]] | None = None
+    """Label -> reference levels that a coefficient of a level is compared with."""
+    priors: Any
+    audit: Audit | None
+    not_audited: str | None = None
+    """Reason why a run that needs an audit has none."""
+    sampling: Sampling
+    cost: Mapping[str, Any]
+    tempering: Mapping[str, Any] | None = None
+    """Summary of the levels of a ladder."""
+    stop: Mapping[str, Any] | None = None
+    """What ended the run, if it had a stopping rule: ``StopRule.verdict``."""
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader should know that is no reason for care."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON that is kept with the run, and that ``sample --json`` prints."""
+        audit = None if self.audit is None else self.audit.to_json()
+        return {**super().to_json(), "audit": audit, "sampling": self.sampling.to_json()}
+
+
+def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, Any]:
+    """Return :func:`streammc.diagnostics.cost.cost` of the committed draws of a run.
+
+    Parameters
+    ----------
+    run
+        A run with at least one draw.
+    cv
+        Control variates of the run; ``None``: read from the run.
+    """
+    if cv is None:
+        cv = ControlVariates.open(run.path / CONTROL_VARIATES)
+    stats = run.read_group("sample_stats")
+    warmup = 0
+    if run.committed_warmup:
+        warmup = int(run.read_group("warmup_sample_stats")["n_rows"].sum())
+    planned = (run.attributes.get("plan") or {}).get("passes", 0)
+    evaluations = {
+        "passes": cv.certificate.rows_read + planned * cv.n_rows,
+        "warmup": warmup + int((cv.certificate.recalibration or {}).get("evaluations", 0)),
+        "draws": int(stats["n_rows"].sum()),
+    }
+    sign = stats.get("sign")
+    if sign is not None and not (np.asarray(sign) < 0.0).any():
+        sign = None
+    return cost(run.draws_matrix(), run.labels, evaluations, sign)
+
+
+_MEANS: Final = {
+    "log_lik_variance_mean": "log_lik_variance",
+    "acceptance_rate": "acceptance_rate",
+    "subsample_acceptance_rate": "subsample_accepted",
+    "step_size": "step_size",
+    "n_steps": "n_steps",
+    "rows_per_iteration": "n_rows",
+}
+"""Entries of a summary that are means of a statistic."""
+
+
+def run_audit(
+    run: RunDirectory,
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    *,
+    draws: int | None = None,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit a run, store the weights in it and return the result."""
+    stats = run.read_group("sample_stats")
+    kept, theta = audited_draws(run, dataset, model, draws)
+    reported = run.draws_matrix()[:, kept]
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(stats[name][:, kept], dtype=np.float64)
+
+    report = None
+    if progress is not None:
+        notify = progress
+
+        def report(done: int, total: int) -> None:
+            notify("audit", done, total, {})
+
+    logw = log_weights(
+        dataset,
+        model,
+        cv,
+        theta,
+        column("log_lik_remainder"),
+        column("log_lik_variance"),
+        scheduler=scheduler,
+        progress=report,
+    )
+    result = audit_weights(reported, logw, list(cv.labels))
+    run.add_group(
+        "audit",
+        {"log_weight": (("chain", "draw"), logw), "draw_index": (("draw",), kept)},
+    )
+    return result
+
+
+def finish_report(
+    run: RunDirectory,
+    request: RunRequest,
+    setup: Setup,
+    team: Chains,
+    audit: bool,
+    not_audited: str | None = None,
+) -> dict[str, Any]:
+    """Audit if due, summarise, record the summary in the run and return its JSON.
+
+    ``not_audited`` is the reason why a run that needs an audit gets none.
+    """
+    dataset, model, sampler = request.dataset, request.model, setup.sampler
+    verdict = None
+    if audit:
+        verdict = run_audit(
+            run,
+            dataset,
+            model,
+            setup.cv,
+            scheduler=request.scheduler,
+            progress=request.progress,
+        )
+    # From the arrays: opening the run as a tree takes longer than all of this for a small table.
+    theta, names = run.draws_matrix(), list(run.labels)
+    sign = negative_signs(run.read_group("sample_stats").get("sign"))
+    parameters = summarize_draws(theta, names, sign)
+    blocks = blocks_of_run(run, dataset.feature_names)
+    references = run.attributes.get(REFERENCES)
+    original, labels = transform(theta, names, dict(dataset.attributes), blocks)
+    if dataset.attributes.get("standardization") is not None:
+        features = dataset.attributes["features"]
+        run.add_group("posterior_original", as_variables(original, labels, features))
+    more, more_names = derived(theta, names, run.identity["model"])
+    if more_names:
+        run.add_group("posterior_derived", as_variables(more, more_names, ()))
+    tempering = _levels(run, team)
+    levels = tempering.pop("warnings", [])
+    stop, missed = _stop(run, request, parameters)
+    spent = run_cost(run, setup.cv)
+    sampling = _sampling(run, request, setup, team, spent["evaluations"])
+    summary = RunSummary(
+        parameters=parameters,
+        parameters_original=(
+            parameters if original is theta else summarize_draws(original, labels, sign)
+        ),
+        derived=summarize_draws(more, more_names, sign) or None,
+        ratios=ratios(
+            original,
+            labels,
+            blocks,
+            dataset.feature_names,
+            sign,
+            formula=bool(dataset.attributes.get("formula")),
+            together=of_formula(dataset, "only_together"),
+            references=references,
+        ),
+        references=label_references(references, blocks, dataset.feature_names) or None,
+        priors=describe_priors(model, setup.cv.labels),
+        audit=verdict,
+        not_audited=not_audited,
+        sampling=sampling,
+        cost=spent,
+        tempering=tempering or None,
+        stop=stop,
+        notes=setup.cv.certificate.notes,
+        warnings=tuple(
+            in_units(line, unit_name(dataset))
+            for line in (
+                *certificate_warnings(setup.cv.certificate.warnings, sampler),
+                *mode_warnings(model, sampler),
+                *summary_warnings(sampler, parameters, sampling, verdict),
+                *levels,
+                *([not_audited] if not_audited else []),
+                *missed,
+            )
+        ),
+    ).to_json()
+    run.set_attributes({"summary": summary})
+    return summary
+
+
+def _sampling(
+    run: RunDirectory,
+    request: RunRequest,
+    setup: Setup,
+    team: Chains,
+    evaluations: Mapping[str, int],
+) -> Sampling:
+    """Return the ``sampling`` part of the summary."""
+    dataset, sampler, cv, plan = request.dataset, setup.sampler, setup.cv, setup.plan
+    stats = run.read_group("sample_stats")
+    certificate = cv.certificate
+    gathered = sum(kernel.rows_gathered for kernel in team.kernels)
+    gathered += (certificate.recalibration or {}).get("rows_gathered", 0)
+    kept = len(team.problem.certain.y)
+    passes = plan.passes if plan is not None else 0
+    rows_read = certificate.rows_read + passes * dataset.n_rows + gathered + kept
+    gap = None
+    if certificate.passes:
+        gap = _laplace_gap(request.model.unconstrain(run.draws_matrix()), cv)
+    predicted = plan.predicted if plan is not None else {}
+    return Sampling(
+        sampler=sampler.name,
+        target=sampler.target,
+        temperature=schedule_of(run.identity).describe(),
+        reason=setup.reason,
+        chains=run.chains,
+        draws=run.draws,
+        warmup=run.warmup,
+        seconds=team.clock["draws"],
+        warmup_seconds=team.clock["warmup"],
+        pass_seconds=pass_seconds(setup),
+        passes=certificate.passes + passes,
+        decrement=finite_or_none(certificate.decrement),
+        theta_star_certified=certificate.converged if plan is not None else None,
+        rows_read=rows_read,
+        bytes_read=rows_read * dataset.rows().row_bytes,
+        **mean_statistics(stats),
+        certainty_rows=kept if plan is not None else 0,
+        evaluations=evaluations,
+        laplace_gap=gap,
+        subsample_size=None if plan is None else plan.k * plan.unit_rows,
+        n_blocks=None if plan is None else plan.n_blocks,
+        unit_rows=None if plan is None else plan.unit_rows,
+        minibatch=None if plan is None else plan.factor_units or None,
+        deff=None if plan is None else plan.deff,
+        deff_rows=None if plan is None else plan.deff_rows,
+        remainder_kurtosis=predicted.get("remainder_kurtosis"),
+        predicted_perturbation=predicted.get("perturbation"),
+        predicted_variance=predicted.get("variance"),
+        predicted_variance_bias=finite_or_none(predicted.get("variance_bias")),
+        predicted_variance_ratio=_by_label(cv, predicted.get("variance_ratio")),
+        own=sampler.facts(run, setup),
+    )
+
+
+def _stop(
+    run: RunDirectory, request: RunRequest, parameters: Mapping[str, Any]
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what ended a run with a stopping rule, and the warning if the rule is not met."""
+    rule, done = request.stopping, run.committed_draws
+    if rule is None:
+        return None, []
+    found = rule.verdict(parameters, done, interval=run.interval, first=request.draws)
+    return found, [] if found["passed"] else [missed_text(found)]
+
+
+def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return means and counts of statistics (chain, draw); None for a statistic not recorded."""
+
+    def mean(name: str) -> float | None:
+        return float(stats[name].mean()) if name in stats else None
+
+    return {
+        "iterations": int(stats["lp"].size),
+        **{entry: mean(name) for entry, name in _MEANS.items()},
+        "divergences": int(stats["diverging"].sum()) if "diverging" in stats else 0,
+    }
+
+
+def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
+    """Record the counts per level of a ladder; return their summary, empty without levels."""
+    tallies = [kernel.tallies() for kernel in team.kernels]
+    if not tallies[0]:
+        return {}
+    levels = len(tallies[0]["beta"])
+    arrays = {}
+    for name in tallies[0]:
+        values = np.stack([np.asarray(tally[name]) for tally in tallies])
+        dims = ["chain"]
+        if values.ndim > 1:
+            dims.append("level" if values.shape[1] == levels else "pair")
+        arrays[name] = ((*dims, *["ring"] * (values.ndim - 2)), values)
+    run.add_group("tempering", arrays)
+    return team.kernels[0].described(tallies)
+
+
+def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:
+    """Return values by parameter label as JSON: numbers that are not finite become null."""
+    if values is None:
+        return None
+    return {label: finite_or_none(v) for label, v in zip(cv.labels, values, strict=True)}
+
+
+def _laplace_gap(draws: NDArray[np.float64], cv: ControlVariates) -> dict[str, float]:
+    """Return the distance of draws of theta from the Laplace approximation at theta_star.
+
+    ``mean`` is the largest ``|mean - theta_star|`` in Laplace sd, ``log_sd`` the
+    largest ``|log(sd / Laplace sd)|``.
+    """
+    theta = draws.reshape(-1, len(cv.theta_star))
+    laplace = np.sqrt((cv.factor**2).sum(axis=1))
+    if len(theta) < 2:
+        return {"mean": 0.0, "log_sd": 0.0}
+    shift = np.abs(theta.mean(axis=0) - cv.theta_star) / laplace
+    spread = np.abs(np.log(np.maximum(theta.std(axis=0, ddof=1), 1e-300) / laplace))
+    return {"mean": float(shift.max()), "log_sd": float(spread.max())}

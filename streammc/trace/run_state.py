@@ -1,0 +1,451 @@
+"""The state of a run on disk: its arrays and their layout, and what the last commit has of them.
+
+The arrays of a run: parameters named as in ArviZ, statistics and coordinates.
+
+``beta[Intercept], beta[distance], sigma`` becomes the variables ``beta`` (chain, draw,
+feature) and ``sigma`` (chain, draw), so that ArviZ shows the labels of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, StoreError
+from streammc.trace.codec import (
+    NUMERIC,
+    STRING,
+    ArraySpec,
+    check_name,
+    consolidated,
+    document,
+    dtype_name,
+    seal,
+)
+
+PHASES: Final = ("warmup", "draws")
+GROUPS: Final[Mapping[str, tuple[str, str]]] = {
+    "warmup": ("warmup_posterior", "warmup_sample_stats"),
+    "draws": ("posterior", "sample_stats"),
+}
+"""Names of the groups of each phase: parameters, statistics."""
+SAMPLES: Final = (*GROUPS["draws"], *GROUPS["warmup"])
+SAMPLE_DIMS: Final = ("chain", "draw")
+FEATURE: Final = "feature"
+
+Dimensioned = tuple[Sequence[str], NDArray[Any]]
+"""Names of the dimensions of an array, and its values."""
+
+_LABEL: Final = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A posterior variable and its columns of theta."""
+
+    name: str
+    columns: tuple[int, ...]
+    dim: str | None
+    """Name of its own dimension; ``None`` for a scalar."""
+    coordinate: tuple[str, ...]
+    """Labels along ``dim``."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Description of a run's arrays that stays the same while the run grows."""
+
+    labels: tuple[str, ...]
+    features: tuple[str, ...]
+    chains: int
+    interval: int
+    stats: Mapping[str, str]
+    """dtype name of each statistic."""
+    variables: tuple[Variable, ...]
+
+    def coordinates(self) -> dict[str, tuple[str, ...]]:
+        """Return the text coordinates of the parameter groups."""
+        return {v.dim: v.coordinate for v in self.variables if v.dim is not None}
+
+    def growing(self, phase: str, length: int) -> dict[str, ArraySpec]:
+        """Return ``group/name`` -> spec of the arrays of a phase with ``length`` draws."""
+        parameters, statistics = GROUPS[phase]
+        c, k = self.chains, self.interval
+        specs = {}
+        for variable in self.variables:
+            inner = (len(variable.columns),) if variable.dim else ()
+            dims = (*SAMPLE_DIMS, variable.dim) if variable.dim else SAMPLE_DIMS
+            specs[f"{parameters}/{variable.name}"] = ArraySpec(
+                (c, length, *inner), (c, k, *inner), "float64", dims
+            )
+        for name, dtype in self.stats.items():
+            specs[f"{statistics}/{name}"] = ArraySpec((c, length), (c, k), dtype, SAMPLE_DIMS)
+        for group in GROUPS[phase]:
+            specs[f"{group}/draw"] = ArraySpec((length,), (k,), "int64", ("draw",))
+        return specs
+
+    def fixed(self, phase: str) -> dict[str, NDArray[Any]]:
+        """Return ``group/name`` -> values of the coordinates of a phase, which are written once."""
+        parameters, _ = GROUPS[phase]
+        arrays: dict[str, NDArray[Any]] = {
+            f"{group}/chain": np.arange(self.chains) for group in GROUPS[phase]
+        }
+        for dim, texts in self.coordinates().items():
+            arrays[f"{parameters}/{dim}"] = np.array(texts, dtype=np.str_)
+        return arrays
+
+    def interval_arrays(
+        self, phase: str, start: int, theta: NDArray[np.float64], stats: Mapping[str, Any]
+    ) -> dict[str, NDArray[Any]]:
+        """Return ``group/name`` -> values of one interval from draw ``start`` on."""
+        parameters, statistics = GROUPS[phase]
+        arrays: dict[str, NDArray[Any]] = {}
+        for variable in self.variables:
+            block = theta[:, :, variable.columns]
+            arrays[f"{parameters}/{variable.name}"] = block if variable.dim else block[:, :, 0]
+        for name in self.stats:
+            arrays[f"{statistics}/{name}"] = np.asarray(stats[name])
+        for group in GROUPS[phase]:
+            arrays[f"{group}/draw"] = np.arange(start, start + theta.shape[1])
+        return arrays
+
+
+def make_layout(
+    labels: Sequence[str],
+    features: Sequence[str],
+    chains: int,
+    interval: int,
+    stats: Mapping[str, Any],
+) -> Layout:
+    """Return the layout of a run.
+
+    Parameters
+    ----------
+    labels
+        One ArviZ label per component of theta; ``name[entry]`` or ``name``.
+    features
+        Feature names. A variable whose entries are exactly these has the dimension
+        ``feature``, any other variable ``<name>_dim``.
+    chains
+        Number of chains.
+    interval
+        Number of draws in one commit.
+    stats
+        dtype of each statistic.
+
+    Raises
+    ------
+    ConfigError
+        If a name cannot be stored, or two names are the same.
+    """
+    if chains < 1 or interval < 1:
+        raise ConfigError(
+            f"expected chains and interval >= 1, found {chains} and {interval}: give 1 or more"
+        )
+    entries: dict[str, list[tuple[int, str | None]]] = {}
+    for column, label in enumerate(labels):
+        found = _LABEL.fullmatch(label)
+        name, entry = (found[1], found[2]) if found else (label, None)
+        entries.setdefault(name, []).append((column, entry))
+    variables = tuple(_variable(name, found, tuple(features)) for name, found in entries.items())
+    taken = [v.name for v in variables] + [v.dim for v in variables if v.dim]
+    for name in (*taken, *stats):
+        check_name(name)
+    for names in (taken, list(stats)):
+        reserved = {*SAMPLE_DIMS} & {*names}
+        if reserved:
+            raise ConfigError(f"expected a name other than {reserved.pop()!r}: rename it")
+    if {v.name for v in variables} & {v.dim for v in variables}:
+        raise ConfigError(
+            f"expected parameters named unlike dimensions, found {taken}: rename them"
+        )
+    kinds = {name: dtype_name(dtype) for name, dtype in stats.items()}
+    return Layout(tuple(labels), tuple(features), chains, interval, kinds, variables)
+
+
+def _variable(
+    name: str, found: Sequence[tuple[int, str | None]], features: tuple[str, ...]
+) -> Variable:
+    columns = tuple(column for column, _ in found)
+    texts = tuple(entry for _, entry in found if entry is not None)
+    if not texts and len(found) == 1:
+        return Variable(name, columns, None, ())
+    if len(texts) != len(found) or len({*texts}) != len(texts):
+        raise ConfigError(
+            f"expected labels {name}[...] that differ, or {name} once, found {len(found)} of "
+            f"which {len({*texts})} differ: rename the features"
+        )
+    return Variable(name, columns, FEATURE if texts == features else f"{name}_dim", texts)
+
+
+def layout_from_json(stored: Mapping[str, Any]) -> Layout:
+    """Return the layout from the JSON of :func:`layout_to_json`, or raise StoreError."""
+    try:
+        return make_layout(
+            stored["labels"],
+            stored["features"],
+            stored["chains"],
+            stored["interval"],
+            stored["stats"],
+        )
+    except (ConfigError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"expected a run written by streammc, found {error}: restore the run from a copy"
+        ) from error
+
+
+def layout_to_json(layout: Layout) -> dict[str, Any]:
+    """Return a layout as JSON, for :func:`layout_from_json`."""
+    return {
+        "labels": list(layout.labels),
+        "features": list(layout.features),
+        "chains": layout.chains,
+        "interval": layout.interval,
+        "stats": dict(layout.stats),
+    }
+
+
+def initial_arrays(
+    layout: Layout, phases: Sequence[str], constant_data: Mapping[str, Any]
+) -> dict[str, Dimensioned]:
+    """Return ``group/name`` -> (dims, values) of the arrays that are written when a run starts.
+
+    ``constant_data`` maps names to values or to ``(dims, values)``.
+    """
+    arrays: dict[str, Dimensioned] = {
+        key: ((key.rpartition("/")[2],), values)
+        for phase in phases
+        for key, values in layout.fixed(phase).items()
+    }
+    for name, values in constant_data.items():
+        check_name(name)
+        dims, array = _dimensioned(name, values, layout)
+        arrays[f"constant_data/{name}"] = dims, array
+        if FEATURE in dims:
+            texts = np.array(layout.features, dtype=np.str_)
+            arrays[f"constant_data/{FEATURE}"] = (FEATURE,), texts
+    return arrays
+
+
+def _dimensioned(name: str, values: Any, layout: Layout) -> Dimensioned:
+    """Return ``(dims, values)``; without dims, a vector as long as the features gets theirs."""
+    if isinstance(values, tuple):
+        dims, array = values
+        return tuple(dims), np.asarray(array)
+    array = np.asarray(values)
+    if array.shape == (len(layout.features),):
+        return (FEATURE,), array
+    return tuple(f"{name}_dim_{axis}" for axis in range(array.ndim)), array
+
+
+FORMAT: Final = 1
+KIND: Final = "run"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A checkpoint file, and the committed iterations and draws before it."""
+
+    generation: int
+    warmup: int
+    draws: int
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class FixedArray:
+    """An array of one chunk, written once."""
+
+    spec: ArraySpec
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Immutable layout, plan and commit of a run; each commit makes a new state."""
+
+    layout: Layout
+    identity: Mapping[str, Any]
+    warmup: int
+    """Planned number of warm-up iterations."""
+    draws: int
+    """Planned number of draws."""
+    generation: int
+    committed: Mapping[str, int]
+    """Phase -> number of committed iterations."""
+    sums: Mapping[str, tuple[int, int]]
+    """``group/name`` -> checksum over the full chunks, and over all committed draws."""
+    marks: tuple[Mark, ...]
+    fixed: Mapping[str, FixedArray]
+    """``group/name`` -> array written once."""
+
+    def phases(self) -> tuple[str, ...]:
+        """Return the phases of the run: no ``warmup`` without warm-up iterations."""
+        return PHASES if self.warmup else PHASES[1:]
+
+    def planned(self, phase: str) -> int:
+        """Return the planned number of iterations of a phase."""
+        return self.warmup if phase == "warmup" else self.draws
+
+    def next_start(self, phase: str) -> int:
+        """Return the index of the first draw of the next interval of a phase.
+
+        If the last chunk is short, this is the start of that chunk: a longer run computes the
+        chunk again, beginning with the same draws.
+        """
+        done = self.committed[phase]
+        return done if done >= self.planned(phase) else done - done % self.layout.interval
+
+    def phase(self) -> str:
+        """Return the phase of the next interval; ``draws`` also if all are committed."""
+        return "warmup" if self.committed["warmup"] < self.warmup else "draws"
+
+    def mark(self) -> Mark | None:
+        """Return the checkpoint from which the next interval continues."""
+        place = self.next_start("warmup"), self.next_start("draws")
+        return next((m for m in reversed(self.marks) if (m.warmup, m.draws) == place), None)
+
+    def growing(self) -> dict[str, ArraySpec]:
+        """Return ``group/name`` -> spec of every growing array, with committed shapes."""
+        return {
+            key: spec
+            for phase in self.phases()
+            for key, spec in self.layout.growing(phase, self.committed[phase]).items()
+        }
+
+    def specs(self) -> dict[str, ArraySpec]:
+        """Return ``group/name`` -> spec of every array."""
+        return self.growing() | {key: array.spec for key, array in self.fixed.items()}
+
+    def groups(self) -> list[str]:
+        """Return the names of all groups."""
+        return sorted({key.partition("/")[0] for key in self.specs()})
+
+    def with_mark(self, mark: Mark) -> RunState:
+        """Return the state with a new checkpoint, and drop the marks no longer needed.
+
+        Kept are the last two and the one at the start of the last short chunk.
+        """
+        state = replace(self, marks=(*self.marks, mark))
+        kept = {m.generation for m in state.marks[-2:]}
+        start = self.committed["draws"] - self.committed["draws"] % self.layout.interval
+        kept |= {m.generation for m in state.marks if (m.warmup, m.draws) == (self.warmup, start)}
+        return replace(state, marks=tuple(m for m in state.marks if m.generation in kept))
+
+
+def root_document(state: RunState, attributes: Mapping[str, Any]) -> bytes:
+    """Return the root ``zarr.json``: attributes, state and consolidated metadata."""
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    metadata: dict[str, Any] = dict.fromkeys(state.groups(), group)
+    metadata |= {key: document(spec) for key, spec in sorted(state.specs().items())}
+    return seal(attributes, own_entries(state), consolidated(metadata))
+
+
+def own_entries(state: RunState) -> dict[str, Any]:
+    """Return a state as JSON, for :func:`state_from_json`."""
+    return {
+        "format": FORMAT,
+        "kind": KIND,
+        "generation": state.generation,
+        "identity": dict(state.identity),
+        **layout_to_json(state.layout),
+        "warmup": state.warmup,
+        "draws": state.draws,
+        "committed": dict(state.committed),
+        "sums": {key: list(pair) for key, pair in state.sums.items()},
+        "checkpoints": [vars(mark) for mark in state.marks],
+        "fixed": {
+            key: {
+                "shape": list(array.spec.shape),
+                "dtype": array.spec.dtype,
+                "dims": list(array.spec.dims),
+                "size": array.size,
+                "crc32c": array.crc32c,
+            }
+            for key, array in state.fixed.items()
+        },
+    }
+
+
+def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
+    """Return the state from the JSON ``own`` of a root document.
+
+    Raises
+    ------
+    StoreError
+        If its kind or format is another, or its entries contradict each other.
+    """
+    if own.get("kind") != KIND or own.get("format") != FORMAT:
+        raise StoreError(
+            f"expected a run of format {FORMAT} in {where}, found kind {own.get('kind')!r}, format "
+            f"{own.get('format')!r}: choose another path, or update streammc"
+        )
+    try:
+        state = RunState(
+            layout=layout_from_json(own),
+            identity=dict(own["identity"]),
+            warmup=int(own["warmup"]),
+            draws=int(own["draws"]),
+            generation=int(own["generation"]),
+            committed={phase: int(own["committed"][phase]) for phase in PHASES},
+            sums={key: (int(full), int(every)) for key, (full, every) in own["sums"].items()},
+            marks=tuple(
+                Mark(**{k: int(v) for k, v in mark.items()}) for mark in own["checkpoints"]
+            ),
+            fixed={key: _fixed(key, entry) for key, entry in own["fixed"].items()},
+        )
+        whole = (
+            0 <= state.committed["warmup"] <= state.warmup
+            and state.committed["draws"] >= 0
+            and set(state.sums) == set(state.growing())
+            and not set(state.sums) & set(state.fixed)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(
+            f"expected a run written by streammc in {where}, found {error}"
+            ": restore the file from a copy"
+        ) from error
+    if not whole:
+        raise StoreError(
+            f"expected counts and arrays that agree in {where}, found {dict(own)!r:.200}"
+            ": restore the file from a copy"
+        )
+    return state
+
+
+def _fixed(key: str, entry: Mapping[str, Any]) -> FixedArray:
+    for part in key.split("/"):
+        check_name(part, StoreError)
+    shape, dtype = tuple(entry["shape"]), entry["dtype"]
+    if dtype not in (*NUMERIC, STRING) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"array {key} of {dtype!r:.40} {shape!r:.80}")
+    spec = ArraySpec(shape, shape, dtype, tuple(entry["dims"]))
+    if dtype != STRING and int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize + 4 != int(
+        entry["size"]
+    ):
+        raise ValueError(f"array {key} of {entry['size']} bytes and shape {shape!r:.80}")
+    return FixedArray(spec, int(entry["size"]), int(entry["crc32c"]))
+
+
+def new_state(layout: Layout, identity: Mapping[str, Any], warmup: int, draws: int) -> RunState:
+    """Return the state of a new run: generation 0, without committed draws."""
+    empty = RunState(
+        layout=layout,
+        identity=json.loads(json.dumps(dict(identity), allow_nan=False)),
+        warmup=warmup,
+        draws=draws,
+        generation=0,
+        committed=dict.fromkeys(PHASES, 0),
+        sums={},
+        marks=(),
+        fixed={},
+    )
+    return replace(empty, sums=dict.fromkeys(empty.growing(), (0, 0)))
