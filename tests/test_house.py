@@ -303,27 +303,14 @@ def test_notebooks_equal_their_scripts_and_hold_no_outputs() -> None:
             assert cell.get("execution_count") is None, script.name
 
 
-OF_OPTIONS = re.compile(r"streammc\.samplers\.(?!common)(\w+)\.\w+")
 HIDDEN_CYCLES: set[tuple[str, str]] = set()
 """Imports inside functions that close a cycle; the list only becomes shorter."""
-METHODS = {"problem"}
-"""Modules that implement methods of a sampler: its options load them where a method is called."""
-
-
-def of_one_family(name: str, other: str) -> bool:
-    """Whether the options of a family import the implementation of their methods."""
-    families = [OF_OPTIONS.fullmatch(module) for module in (name, other)]
-    if None in families:
-        return False
-    first, second = (match[1] for match in families if match)
-    return first == second and other.rpartition(".")[2] in METHODS
 
 
 def test_modules_import_each_other_in_no_cycle() -> None:
     top, inside = graphs(modules(ROOT))
     assert [] == cycle(top)
-    closed = {pair for pair in closing(top, inside) if not of_one_family(*pair)}
-    assert closed <= HIDDEN_CYCLES
+    assert closing(top, inside) <= HIDDEN_CYCLES
 
 
 def test_a_cycle_would_be_found_at_the_top_and_inside_a_function() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,11 @@ from streammc.samplers.equi_energy.loop import (
     starts,
     unpack,
 )
-from streammc.samplers.equi_energy.options import FULL, LANGEVIN, SUBSET, EquiEnergy
 
-FIRST_STEP: Final = {LANGEVIN: (1.65, 1.0 / 6.0), "random-walk": (2.38, 0.5)}
+if TYPE_CHECKING:
+    from streammc.samplers.equi_energy.options import EquiEnergy
+
+FIRST_STEP: Final = {"langevin": (1.65, 1.0 / 6.0), "random-walk": (2.38, 0.5)}
 """A first step size ``c d^-p`` of level 0."""
 
 
@@ -110,9 +112,9 @@ class EquiEnergyKernel(Chain):
         order = streams.stream(seed, chain, streams.Role.SUBSAMPLE).permutation(n)
         sizes = np.array(options.sizes(n), dtype=np.int64)
         most = int(sizes[1:].max(initial=0))
-        if options.energy == SUBSET:
+        if options.energy == "subset":
             own = gather(full, order[:most])
-        elif options.energy == FULL:
+        elif options.energy == "full":
             own = allocate_held(0, len(full.design), joint=bool(full.joint))
         else:
             own = allocate_held(most, len(full.design))
@@ -135,10 +137,10 @@ class EquiEnergyKernel(Chain):
         problem, options = self.problem, self.problem.options
         n, K = len(problem.full.y), len(sizes)
         heat = np.array(options.temperatures(n))
-        rows = np.full(K, n) if options.energy == FULL else sizes
+        rows = np.full(K, n) if options.energy == "full" else sizes
         total = float(problem.at_reference.sum())
         reference = np.full(K, total)
-        if options.energy == SUBSET:
+        if options.energy == "subset":
             for k in range(1, K):
                 if problem.full.joint:
                     reference[k] = problem.log_likelihood(own, int(sizes[k]), problem.reference)
@@ -163,7 +165,7 @@ class EquiEnergyKernel(Chain):
             begin=begin,
             opened=opened,
             jump_probability=float(options.jump_probability),
-            langevin=int(options.explorer == LANGEVIN),
+            langevin=int(options.explorer == "langevin"),
             inner_steps=options.inner_steps,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import minimize
@@ -19,7 +19,9 @@ from streammc.samplers.common.preparation import announce_rows, control_variates
 from streammc.samplers.common.proposals import allocate_trial
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
 from streammc.samplers.equi_energy.kernel import EquiEnergyProblem
-from streammc.samplers.equi_energy.options import FULL, SUBSET, EquiEnergy
+
+if TYPE_CHECKING:
+    from streammc.samplers.equi_energy.options import EquiEnergy
 
 PILOT_STEPS: Final = 200
 """Iterations of the search for a minimum of the energy."""
@@ -48,7 +50,7 @@ def equi_energy(
         if there are fewer rows than the levels ask for.
     """
     sampler = sampler.settled(cv.dim)
-    if model.joint is not None and sampler.energy not in (SUBSET, FULL):
+    if model.joint is not None and sampler.energy not in ("subset", "full"):
         raise ConfigError(
             f"expected energy='subset' or 'full' for {model.name}, whose likelihood is no product "
             f"over rows, found {sampler.energy!r}, which adds up rows; use one of them"

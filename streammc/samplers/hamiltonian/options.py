@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
@@ -51,13 +51,6 @@ SPLIT: Final = "split"
 LEAPFROG: Final = "leapfrog"
 INTEGRATORS: Final = (SPLIT, LEAPFROG)
 """Integrators: exact for the Gaussian approximation with kicks by the rest, or leapfrog."""
-
-
-def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:
-    """Return length and jitter of trajectories; a length given without a jitter is fixed."""
-    if length is None:
-        return DEFAULT_LENGTH, DEFAULT_JITTER if jitter is None else jitter
-    return length, 0.0 if jitter is None else jitter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +122,13 @@ class TrajectoryOptions(Sampler):
                 ": give a number in this range"
             )
 
+    @property
+    def length_and_jitter(self) -> tuple[float, float]:
+        """Length and jitter of trajectories; a length given without a jitter is fixed."""
+        if self.trajectory_length is None:
+            return DEFAULT_LENGTH, DEFAULT_JITTER if self.jitter is None else self.jitter
+        return self.trajectory_length, 0.0 if self.jitter is None else self.jitter
+
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of divergences and acceptance; see ``Sampler``."""
         return trajectory_evidence(summary["sampling"])
@@ -161,6 +161,9 @@ class SubsampleOptions(TrajectoryOptions):
     probabilities: Literal["uniform", "scores"] = UNIFORM
     recalibrate: int | None = None
 
+    fewest_units: ClassVar[int] = 0
+    """Units of a subsample below which no variance can be estimated, where one is needed."""
+
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
         super().__post_init__()
@@ -177,6 +180,10 @@ class SubsampleOptions(TrajectoryOptions):
     @abstractmethod
     def factor_units(self) -> int:
         """Units of a factor of the block-Poisson product; 0 without a product."""
+
+    def perturbed(self) -> HmcEcs:
+        """Return the sampler of a short run that recalibrates this one."""
+        return HmcEcs(order=self.order)
 
     @property
     def paper_variance(self) -> bool:
@@ -287,6 +294,7 @@ class HmcEcs(SubsampleOptions):
     allow_high_variance: bool = False
 
     name = "hmc-ecs"
+    fewest_units = FEWEST_UNITS
     target = PERTURBED
     statistics = PERTURBED_STATISTICS
     audited = True
@@ -313,6 +321,10 @@ class HmcEcs(SubsampleOptions):
     def factor_units(self) -> int:
         """Units of a factor: 0, since the estimate is not a block-Poisson product."""
         return 0
+
+    def perturbed(self) -> HmcEcs:
+        """Return the sampler itself; see :class:`SubsampleOptions`."""
+        return self
 
     @property
     def paper_variance(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,16 +48,9 @@ from streammc.samplers.common.chains import DISPERSED, Chains
 from streammc.samplers.common.preparation import control_variates, planned
 from streammc.samplers.common.sampler import NAMED, PERTURBED, RunRequest, Sampler, Setup
 from streammc.samplers.hamiltonian.kernel import Problem
-from streammc.samplers.hamiltonian.options import (
-    FEWEST_UNITS,
-    LEAPFROG,
-    NUTS,
-    Hmc,
-    HmcEcs,
-    HmcEcsSigned,
-    SubsampleOptions,
-    trajectory,
-)
+
+if TYPE_CHECKING:
+    from streammc.samplers.hamiltonian.options import Hmc, HmcEcsSigned, SubsampleOptions
 
 # Change of a problem to whitened coordinates, where it makes an iteration cheaper.
 #
@@ -167,7 +160,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, dataset, model)
-    length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
+    length, jitter = sampler.length_and_jitter
     return Problem(
         link=model.link,
         sums=model.exact_sums if exact else taylor,
@@ -181,8 +174,8 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
         constrain=model.constrain,
-        nuts=sampler.trajectory == NUTS,
-        leapfrog=sampler.integrator == LEAPFROG,
+        nuts=sampler.trajectory == "nuts",
+        leapfrog=sampler.integrator == "leapfrog",
         spread=DISPERSED,
         modes=cv.other_modes(),
     )
@@ -200,11 +193,11 @@ def subsampled(
     table = AliasTable(plan.relative) if plan.relative is not None else None
     shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
     design: UnitDesign
-    if isinstance(sampler, HmcEcsSigned):
+    if sampler.factor_units:
         size = plan.factor_units
         design = ProductDesign(*shape, size, probabilities=table)
         intensity = k / size
-        bound, growth = sampler.soft_bound, 0.0
+        bound, growth = cast("HmcEcsSigned", sampler).soft_bound, 0.0
         if bound is None:
             bound = plan.predicted["remainder"] - intensity
             growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
@@ -238,7 +231,7 @@ def subsampled(
     if not columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
         base = whitened_base(base, q)
         whiten_block(base.whitening, certain)
-    length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
+    length, jitter = sampler.length_and_jitter
     return Problem(
         link=model.link,
         sums=taylor,
@@ -252,8 +245,8 @@ def subsampled(
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
         constrain=model.constrain,
-        nuts=sampler.trajectory == NUTS,
-        leapfrog=sampler.integrator == LEAPFROG,
+        nuts=sampler.trajectory == "nuts",
+        leapfrog=sampler.integrator == "leapfrog",
     )
 
 
@@ -358,10 +351,9 @@ def recalibrate(
     settings = PlanRequest(unit_rows=sampler.unit_rows, certainty=sampler.certainty)
     first_plan = plan_units(first, dataset, model, settings, memory=2 * memory_limit())
     plan = _affordable(first_plan)
-    perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=sampler.order)
     own_seed = int(streams.stream(request.stream_seed, 0, streams.Role.RECALIBRATE).integers(2**63))
     team = Chains(
-        subsampled(dataset, model, first, plan, perturbed),
+        subsampled(dataset, model, first, plan, sampler.perturbed()),
         seed=own_seed,
         chains=request.chains,
         threads=request.threads,
@@ -452,9 +444,9 @@ def prepare_subsampled(sampler: SubsampleOptions, request: RunRequest, reason: s
     )
     if plan.refused is not None and not sampler.forced:
         raise RefusedError(plan.refused)
-    if perturbed and plan.k < FEWEST_UNITS:
+    if plan.k < sampler.fewest_units:
         raise RefusedError(
-            f"expected a subsample of at least {FEWEST_UNITS} units, found {plan.k} of "
+            f"expected a subsample of at least {sampler.fewest_units} units, found {plan.k} of "
             f"{plan.unit_rows} rows in a table of {request.dataset.n_rows}: no variance can be "
             "estimated from one; use a smaller --unit-rows, a larger --subsample-size, or hmc"
         )

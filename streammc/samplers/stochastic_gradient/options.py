@@ -67,6 +67,8 @@ class StochasticGradient(Sampler):
     target: ClassVar[str] = BIASED
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
+    momentum: ClassVar[bool] = False
+    """Whether an iteration is a trajectory with a momentum."""
 
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
@@ -92,6 +94,11 @@ class StochasticGradient(Sampler):
         for option in ("step_size", "offset", "trajectory_length"):
             check_number(option, getattr(self, option, None), above=True)
         check_number("decay", self.decay, most=1.0)
+
+    @property
+    def estimates_noise(self) -> bool:
+        """Whether the noise of every gradient is estimated from its units."""
+        return False
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -206,6 +213,7 @@ class Sghmc(StochasticGradient):
     noise_estimate: Literal["none", "estimated"] | None = NONE
 
     name: ClassVar[str] = "sghmc"
+    momentum: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Chen, Fox and Guestrin 2014, Stochastic gradient Hamiltonian Monte Carlo"
     )
@@ -227,9 +235,14 @@ class Sghmc(StochasticGradient):
             )
 
     @property
+    def estimates_noise(self) -> bool:
+        """Whether the noise of every gradient is estimated from its units."""
+        return self.noise_estimate == ESTIMATED
+
+    @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the statistics; with estimated noise, ``noise_clipped`` is one of them."""
-        columns = NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
+        columns = NOISE_STATISTICS if self.estimates_noise else STATISTICS
         return recorded(columns, *OF_ACCEPTANCE)
 
 

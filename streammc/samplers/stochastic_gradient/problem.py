@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from streammc.samplers.common.preparation import control_variates, planned_or_fe
 from streammc.samplers.common.sampler import RunRequest, Setup
 from streammc.samplers.stochastic_gradient.kernel import MOST_STEPS, Schedule, StochasticProblem
 from streammc.samplers.stochastic_gradient.loop import Dynamics
-from streammc.samplers.stochastic_gradient.options import ESTIMATED, Sghmc, StochasticGradient
 from streammc.samplers.stochastic_gradient.stationary import (
     Approximation,
     fewest_steps,
@@ -34,6 +33,9 @@ from streammc.samplers.stochastic_gradient.stationary import (
     longest_step,
     three_digits,
 )
+
+if TYPE_CHECKING:
+    from streammc.samplers.stochastic_gradient.options import Sghmc, StochasticGradient
 
 
 def prepare(sampler: StochasticGradient, request: RunRequest, reason: str) -> Setup:
@@ -66,7 +68,7 @@ def tune(
     ConfigError
         If the noise is to be estimated from one unit, or a trajectory has too many steps.
     """
-    if plan.k < 2 and getattr(sampler, "noise_estimate", NONE) == ESTIMATED:
+    if plan.k < 2 and sampler.estimates_noise:
         raise ConfigError(
             "expected a subsample of two units or more for noise_estimate=estimated, found one; "
             "give a larger subsample_size"
@@ -93,8 +95,8 @@ def tune(
                 "response, or use hmc"
             )
         at = _approximation(sampler, cv, noise)
-        if isinstance(sampler, Sghmc):
-            step, n_steps, covariance = _trajectory(sampler, at)
+        if sampler.momentum:
+            step, n_steps, covariance = _trajectory(cast("Sghmc", sampler), at)
         else:
             longest = 4.0 / float(at.curvature.max())
             step = sampler.step_size or longest_step(
@@ -159,9 +161,8 @@ def stochastic(
         design.n_units / k,
         0.0,
     )
-    momentum: Any = sampler if isinstance(sampler, Sghmc) else None
+    momentum = cast("Sghmc", sampler) if sampler.momentum else None
     factor = design.n_units**2 / (k * (k - 1)) if k > 1 else 0.0
-    estimate = momentum is not None and momentum.noise_estimate == ESTIMATED
     friction = float(momentum.friction) if momentum else 0.0
     step, n_steps = plan.predicted["step_size"], int(plan.predicted["n_steps"])
     fixed = momentum is None or momentum.n_steps is not None
@@ -177,7 +178,9 @@ def stochastic(
         schedule=Schedule(
             step, sampler.decay, sampler.offset, n_steps if fixed else 0, step * n_steps
         ),
-        dynamics=Dynamics(int(momentum is not None), friction, factor, int(estimate)),
+        dynamics=Dynamics(
+            int(momentum is not None), friction, factor, int(sampler.estimates_noise)
+        ),
         spread=None if _whitened(sampler) else np.ascontiguousarray(cv.factor),
     )
 
@@ -204,7 +207,7 @@ def _approximation(
 
 def _trajectory(sampler: Sghmc, at: Approximation) -> tuple[float, int, Matrix]:
     """Return step size, number of steps and stationary covariance of ``sghmc``."""
-    friction, estimated = float(sampler.friction), sampler.noise_estimate == ESTIMATED
+    friction, estimated = float(sampler.friction), sampler.estimates_noise
 
     def covariance(step: float, n_steps: int) -> Matrix:
         return hamiltonian_covariance(step, n_steps, friction, estimated, at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,13 @@ from streammc.samplers.tempering.ladder import (
     refresh,
     restart,
 )
-from streammc.samplers.tempering.options import HMC, NESTED, STEPS, TemperedOptions
 
-FIRST_STEP: Final = {HMC: (0.5, 0.25), "random-walk": (2.38, 0.5)}
+if TYPE_CHECKING:
+    from streammc.samplers.tempering.options import TemperedOptions
+
+STEPS: Final = 10
+"""Leapfrog steps of a transition, where they are not given."""
+FIRST_STEP: Final = {"hmc": (0.5, 0.25), "random-walk": (2.38, 0.5)}
 """A first step size ``c d^-p`` at level 0."""
 
 
@@ -141,7 +145,7 @@ def subset_bounds(options: TemperedOptions, beta: Vector, n: int) -> tuple[Index
     sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
     sizes[0] = n
     lo = np.zeros(len(beta), dtype=np.int64)
-    if getattr(options, "subsets", None) != NESTED:
+    if getattr(options, "subsets", None) != "nested":
         lo[2:] = np.cumsum(sizes[1:])[:-1]
     return lo, lo + sizes
 
@@ -468,7 +472,7 @@ class TemperedKernel(Chain):
         replicas.scalars[r, STALE] = 1.0
         refresh(
             problem.link, problem.joint, problem.base, self.held(level), self.ladder, level,
-            replicas, r, int(problem.options.explorer == HMC), self.trial.scratch,
+            replicas, r, int(problem.options.explorer == "hmc"), self.trial.scratch,
         )  # fmt: skip
         known = replicas.scalars[r, LOG_LIK] + replicas.scalars[r, LOG_PRIOR]
         return math.isfinite(known) and bool(np.isfinite(replicas.slope[r]).all())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
@@ -36,8 +37,6 @@ PATHS: Final = (LIKELIHOOD, POSTERIOR)
 NESTED: Final = "nested"
 INDEPENDENT: Final = "independent"
 SUBSETS: Final = (NESTED, INDEPENDENT)
-STEPS: Final = 10
-"""Leapfrog steps of a transition, where they are not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +92,8 @@ class TemperedOptions(Sampler):
     covariance: Literal["laplace", "identity"] | None = None
     start: float | None = None
 
+    parallel: ClassVar[bool] = True
+    """Whether there is a replica at every level, instead of transitions that visit the levels."""
     subsets_of_rows: ClassVar[bool] = False
     """Whether levels have fewer rows, instead of a power of the likelihood."""
     target: ClassVar[str] = EXACT
@@ -143,6 +144,10 @@ class TemperedOptions(Sampler):
     def powers_of_prior(self) -> bool:
         """Whether the prior is raised to ``beta_m`` as well: no level is the prior then."""
         return getattr(self, "path", LIKELIHOOD) == POSTERIOR
+
+    @abstractmethod
+    def in_parallel(self) -> ParallelOptions:
+        """Return parallel tempering with the levels of this sampler."""
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         """Return the options that are one of some words."""
@@ -199,6 +204,10 @@ class ParallelOptions(TemperedOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         check_subsample(self, "iterations_per_draw")
+
+    def in_parallel(self) -> ParallelOptions:
+        """Return the sampler with one iteration for a draw."""
+        return replace(self, iterations_per_draw=1)
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {**super()._choices(), "swaps": SWAPS}
@@ -290,6 +299,8 @@ class TransitionOptions(TemperedOptions):
 
     base_steps: int = 1
 
+    parallel: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
@@ -302,6 +313,12 @@ class TransitionOptions(TemperedOptions):
             raise ConfigError(
                 f"base_steps must be at least 0, found {self.base_steps!r}: give 0 or more"
             )
+
+    def in_parallel(self) -> ParallelOptions:
+        """Return parallel tempering with the levels of this sampler."""
+        kind = SubsampledParallelTempering if self.subsets_of_rows else ParallelTempering
+        shared = {f.name for f in fields(kind)} & {f.name for f in fields(self)}
+        return kind(**{name: getattr(self, name) for name in shared})
 
 
 @dataclass(frozen=True, kw_only=True)

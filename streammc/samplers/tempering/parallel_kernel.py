@@ -41,7 +41,6 @@ from streammc.samplers.tempering.loop import (
     run,
     start_tallies,
 )
-from streammc.samplers.tempering.options import ADAPTED, NESTED
 
 # The inner kernels of one iteration on several threads, the same bits as one after the other.
 #
@@ -263,7 +262,7 @@ class ParallelKernel(TemperedKernel):
         self._take_rows()
 
     def _nested(self) -> bool:
-        return getattr(self.problem.options, "subsets", None) == NESTED
+        return getattr(self.problem.options, "subsets", None) == "nested"
 
     def _allocate_own(self) -> Held:
         """Return room for the rows of the subsets; of nested ones, for all rows in their order."""
@@ -327,7 +326,7 @@ class ParallelKernel(TemperedKernel):
             self._forget()
             self._places.round_trips[:] = 0
             self._drawing = True
-        adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._tallies) > 2
+        adapting = warmup and self.problem.options.ladder == "adapted" and len(self._tallies) > 2
         done, every = 0, 1 if warmup else self._every
         total = every * len(theta)
         all_theta, all_statistics = theta, statistics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Final, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -23,18 +23,11 @@ from streammc.samplers.common.preparation import announce_rows, control_variates
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
 from streammc.samplers.tempering.kernel import TemperedProblem, subset_bounds
 from streammc.samplers.tempering.ladder import EXPLORERS, geometric
-from streammc.samplers.tempering.options import (
-    HMC,
-    NESTED,
-    ParallelOptions,
-    ParallelTempering,
-    SubsampledParallelTempering,
-    SubsampledTransitions,
-    TemperedOptions,
-    TransitionOptions,
-)
 from streammc.samplers.tempering.parallel_kernel import ParallelKernel
 from streammc.samplers.tempering.transition_kernel import TransitionKernel
+
+if TYPE_CHECKING:
+    from streammc.samplers.tempering.options import ParallelOptions, TemperedOptions
 
 WARM: Final = 0.125
 """Inverse temperature of the last level of a ladder that cannot end at the prior."""
@@ -60,7 +53,7 @@ def ended(model: Model, labels: tuple[str, ...], sampler: TemperedOptions) -> Te
     return sampler
 
 
-ACCEPTANCE: Final = {HMC: 0.8}
+ACCEPTANCE: Final = {"hmc": 0.8}
 """Target acceptance rate of warm-up; of a random walk 0.44 in one dimension, else 0.234
 (Roberts and Rosenthal 2001)."""
 
@@ -78,9 +71,8 @@ def tempering(
     if target is None:
         target = ACCEPTANCE.get(sampler.explorer, 0.44 if cv.dim == 1 else 0.234)
     link, joint = pointers(model)
-    transitions = isinstance(sampler, TransitionOptions)
     return TemperedProblem(
-        kernel_class=TransitionKernel if transitions else ParallelKernel,
+        kernel_class=ParallelKernel if sampler.parallel else TransitionKernel,
         link=link,
         joint=joint,
         explore=EXPLORERS[sampler.explorer],
@@ -162,8 +154,8 @@ def _announce_subsets(request: RunRequest, sampler: TemperedOptions) -> None:
     beta = geometric(sampler.n_levels, sampler.beta_min or 0.0)
     rows = int(subset_bounds(sampler, beta, n)[1][1:].max(initial=0))
     orders = 0
-    if isinstance(sampler, ParallelOptions):
-        nested = getattr(sampler, "subsets", None) == NESTED
+    if sampler.parallel:
+        nested = getattr(sampler, "subsets", None) == "nested"
         rows = n if nested and request.model.joint is None else rows
         orders = min(len(beta) - 1, 1) if nested else len(beta) - 1
     needed = chains * (held_bytes(rows, dataset.n_features) + 8 * n * orders)
@@ -208,7 +200,7 @@ def settle(
     barrier = _barrier(dataset, model, cv, sampler, seed, stop)
     n_levels = math.ceil(2.0 * barrier) + 1
     most = MOST_LEVELS
-    if isinstance(sampler, TransitionOptions):
+    if not sampler.parallel:
         n_levels = max(n_levels, math.ceil(0.73 * barrier**2) + 1)
         most = MOST_VISITED
     most = sampler.max_levels or most
@@ -224,11 +216,14 @@ def settle(
         if sampler.beta_min:
             why = "the prior has the power too" if sampler.powers_of_prior else "the prior is flat"
             reason += f", since {why}"
-    if isinstance(sampler, ParallelOptions) and sampler.iterations_per_draw is None:
-        sampler = _with_iterations(dataset, model, sampler, barrier)
-        if (sampler.iterations_per_draw or 1) > 1:
-            reason += f"; {sampler.iterations_per_draw} iterations a draw"
-    return sampler, reason
+    if not sampler.parallel:
+        return sampler, reason
+    parallel = cast("ParallelOptions", sampler)
+    if parallel.iterations_per_draw is None:
+        parallel = _with_iterations(dataset, model, parallel, barrier)
+        if (parallel.iterations_per_draw or 1) > 1:
+            reason += f"; {parallel.iterations_per_draw} iterations a draw"
+    return parallel, reason
 
 
 def _with_iterations(
@@ -245,7 +240,7 @@ def _with_iterations(
     steps = sampler.n_steps or SHORT_STEPS
     if model.joint is None and sampler.n_levels is not None:
         visits = sampler.n_levels * sampler.inner_steps
-        work = visits * (steps if sampler.explorer == HMC else 1)
+        work = visits * (steps if sampler.explorer == "hmc" else 1)
         work *= dataset.n_rows * model.dim(dataset.n_features)
         every = max(every, min(WORK // work, 2 * restart))
     if every == 1:
@@ -265,7 +260,7 @@ def _barrier(
     pilot_seed = int(streams.stream(seed, 0, streams.Role.LADDER).integers(2**63))
     barrier = 0.0
     for n_levels in PILOT_LEVELS:
-        options = replace(_parallel(sampler), n_levels=n_levels)
+        options = replace(sampler.in_parallel(), n_levels=n_levels)
         kernel = tempering(dataset, model, cv, options).kernel(pilot_seed, 0)
         kernel.initialise()
         kernel.advance(PILOT_WARMUP, True, stop)
@@ -274,13 +269,3 @@ def _barrier(
         if barrier < CROWDED * (n_levels - 1):
             break
     return barrier
-
-
-def _parallel(sampler: TemperedOptions) -> ParallelOptions:
-    """Return parallel tempering with the levels of any sampler."""
-    if isinstance(sampler, ParallelOptions):
-        return replace(sampler, iterations_per_draw=1)
-    subsets = isinstance(sampler, SubsampledTransitions)
-    kind = SubsampledParallelTempering if subsets else ParallelTempering
-    shared = {f.name for f in fields(kind)} & {f.name for f in fields(sampler)}
-    return kind(**{name: getattr(sampler, name) for name in shared})

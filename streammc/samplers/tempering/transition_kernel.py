@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from streammc.diagnostics.text import percent
 from streammc.samplers.tempering.facts import restart_warnings
 from streammc.samplers.tempering.kernel import TemperedKernel, TemperedProblem, respaced, round_end
-from streammc.samplers.tempering.options import ADAPTED, HMC, TransitionOptions
 from streammc.samplers.tempering.transition_loop import (
     AWAY,
     DIVERGED,
@@ -29,6 +28,9 @@ from streammc.samplers.tempering.transition_loop import (
     run,
 )
 
+if TYPE_CHECKING:
+    from streammc.samplers.tempering.options import TransitionOptions
+
 LEAST_ACCEPTED: Final = 0.01
 """Acceptance rate below which a chain stays at one state for hundreds of transitions."""
 
@@ -42,8 +44,7 @@ class TransitionKernel(TemperedKernel):
     def __init__(
         self, problem: TemperedProblem, seed: int, chain: int, *, batch_iterations: int = 4096
     ) -> None:
-        options = problem.options
-        assert isinstance(options, TransitionOptions)
+        options = cast("TransitionOptions", problem.options)
         assert options.n_levels is not None
         top = options.n_levels - 1
         self._home = options.base_steps * options.inner_steps
@@ -52,7 +53,7 @@ class TransitionKernel(TemperedKernel):
             problem, seed, chain, batch_iterations=batch_iterations,
             n_replicas=2, transitions=self._home + self._away,
         )  # fmt: skip
-        self._slopes = int(options.explorer == HMC)
+        self._slopes = int(options.explorer == "hmc")
         self._moves = np.zeros((N_MOVES, top + 1))
         self._next_places = np.zeros(top + 1, dtype=np.int64)
         self.tally = np.zeros((N_TALLIES, top + 1, 2))
@@ -74,7 +75,8 @@ class TransitionKernel(TemperedKernel):
             self.settle()
             self.tally[:] = 0.0
             self._drawing = True
-        adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._next_places) > 2
+        adapts = self.problem.options.ladder == "adapted"
+        adapting = warmup and adapts and len(self._next_places) > 2
         done = 0
         while done < len(theta):
             end = len(theta)
