@@ -66,6 +66,11 @@ COVARIANCES: Final = (LAPLACE, IDENTITY, DIAGONAL, FULL)
 """Shape of the steps: of the Laplace approximation, none, or learnt in warm-up."""
 
 
+DECISION_WARNING: Final = 0.05
+FORCED_WARNING: Final = 0.1
+_ROUNDING: Final = 1e-9
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetropolisOptions(Sampler):
     """Options of every sampler with an acceptance test.
@@ -204,12 +209,51 @@ class MetropolisOptions(Sampler):
         )
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
-        """Return rows, errors and temperatures of the decisions."""
-        return decision_facts(run)
+        """Return rows, errors and temperatures of the decisions of a run.
+
+        Returns
+        -------
+        dict
+            ``test_rows_mean``, ``test_rows_median`` and ``test_rows_largest``: rows of a decision;
+            ``decision_error_mean``: its estimated error in probability, and
+            ``decision_error_unknown``, the share of decisions without an estimate; ``forced``: the
+            share that looked at all rows or was skipped; and :func:`temperature_facts`.
+        """
+        stats = run.read_group("sample_stats")
+        rows, error = stats["test_rows"], stats["decision_error"]
+        known = error[np.isfinite(error)]
+        return {
+            **temperature_facts(run),
+            "test_rows_mean": float(rows.mean()),
+            "test_rows_median": float(np.median(rows)),
+            "test_rows_largest": int(rows.max()),
+            "decision_error_mean": float(known.mean()) if known.size else None,
+            "decision_error_unknown": float(1.0 - known.size / error.size),
+            "forced": float(stats["forced"].mean()),
+        }
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings of temperatures that end late, and of the decisions."""
-        return decision_warnings(facts)
+        """Return what a reader should know about the decisions of an acceptance test."""
+        lines = temperature_warnings(facts)
+        error = facts["decision_error_mean"]
+        if error is not None and error > DECISION_WARNING:
+            lines.append(
+                f"{facts['sampler']} estimates that a decision is off by {error:.2g} in "
+                f"probability on average, above {DECISION_WARNING}: use more rows a decision, "
+                "or hmc-ecs"
+            )
+        if facts["decision_error_unknown"]:
+            lines.append(
+                f"{facts['sampler']} could not tell the error of "
+                f"{percent(facts['decision_error_unknown'])} of its decisions: their terms are "
+                "too few or too heavy-tailed; use more rows a decision, or hmc-ecs"
+            )
+        if facts["forced"] > FORCED_WARNING:
+            lines.append(
+                f"{percent(facts['forced'])} of the decisions looked at all rows, or were "
+                "skipped: use control variates, shorter steps or a higher temperature"
+            )
+        return lines
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return rows and error of a decision, and how many were forced."""
@@ -221,7 +265,38 @@ class MetropolisOptions(Sampler):
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of the decisions; see ``Sampler``."""
-        return decision_evidence(summary["sampling"])
+        facts = summary["sampling"]
+        if "test_rows_mean" not in facts:  # an unfinished run
+            return []
+        return [
+            at_most(
+                "error of a decision, as a probability",
+                facts["decision_error_mean"],
+                DECISION_WARNING,
+                "A decision that looks at some of the rows may differ from that of all rows; this "
+                "is the mean of its estimated error.",
+                figure="decision_error",
+                line=DECISION_WARNING,
+            ),
+            Evidence(
+                check="rows of a decision",
+                found=f"{number(facts['test_rows_mean'])} on average, "
+                f"{facts['test_rows_largest']:,} at most",
+                meaning="How many rows an accepted or rejected proposal rests on.",
+                figure="test_rows",
+            ),
+            at_most(
+                "forced decisions, share",
+                facts["forced"],
+                FORCED_WARNING,
+                "Decisions that looked at all rows, or were skipped.",
+            ),
+            Evidence(
+                check="acceptance rate",
+                found=number(facts.get("acceptance_rate"), 3),
+                meaning="The share of proposals that is taken.",
+            ),
+        ]
 
 
 HELD_BYTES: Final = 2**30
@@ -424,36 +499,6 @@ def _bounded(
     return replace(cv, certificate=certificate)
 
 
-DECISION_WARNING: Final = 0.05
-FORCED_WARNING: Final = 0.1
-_ROUNDING: Final = 1e-9
-
-
-def decision_facts(run: RunDirectory) -> dict[str, Any]:
-    """Return rows, errors and temperatures of the decisions of a run.
-
-    Returns
-    -------
-    dict
-        ``test_rows_mean``, ``test_rows_median`` and ``test_rows_largest``: rows of a decision;
-        ``decision_error_mean``: its estimated error in probability, and
-        ``decision_error_unknown``, the share of decisions without an estimate; ``forced``: the
-        share that looked at all rows or was skipped; and :func:`temperature_facts`.
-    """
-    stats = run.read_group("sample_stats")
-    rows, error = stats["test_rows"], stats["decision_error"]
-    known = error[np.isfinite(error)]
-    return {
-        **temperature_facts(run),
-        "test_rows_mean": float(rows.mean()),
-        "test_rows_median": float(np.median(rows)),
-        "test_rows_largest": int(rows.max()),
-        "decision_error_mean": float(known.mean()) if known.size else None,
-        "decision_error_unknown": float(1.0 - known.size / error.size),
-        "forced": float(stats["forced"].mean()),
-    }
-
-
 def temperature_facts(run: RunDirectory) -> dict[str, Any]:
     """Return the temperature of the draws, as the summary has it.
 
@@ -480,29 +525,6 @@ def temperature_facts(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def decision_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return what a reader should know about the decisions of an acceptance test."""
-    lines = temperature_warnings(facts)
-    error = facts["decision_error_mean"]
-    if error is not None and error > DECISION_WARNING:
-        lines.append(
-            f"{facts['sampler']} estimates that a decision is off by {error:.2g} in probability "
-            f"on average, above {DECISION_WARNING}: use more rows a decision, or hmc-ecs"
-        )
-    if facts["decision_error_unknown"]:
-        lines.append(
-            f"{facts['sampler']} could not tell the error of "
-            f"{percent(facts['decision_error_unknown'])} of its decisions: their terms are "
-            "too few or too heavy-tailed; use more rows a decision, or hmc-ecs"
-        )
-    if facts["forced"] > FORCED_WARNING:
-        lines.append(
-            f"{percent(facts['forced'])} of the decisions looked at all rows, or were "
-            "skipped: use control variates, shorter steps or a higher temperature"
-        )
-    return lines
-
-
 def temperature_warnings(facts: Mapping[str, Any]) -> list[str]:
     """Return warnings of temperatures that end late, or that a remedy has raised."""
     lines = []
@@ -522,38 +544,3 @@ def temperature_warnings(facts: Mapping[str, Any]) -> list[str]:
             "control variates, or hmc-ecs"
         )
     return lines
-
-
-def decision_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
-    """Return the checks of decisions: their error, rows, and how many were forced."""
-    if "test_rows_mean" not in facts:  # an unfinished run
-        return []
-    return [
-        at_most(
-            "error of a decision, as a probability",
-            facts["decision_error_mean"],
-            DECISION_WARNING,
-            "A decision that looks at some of the rows may differ from that of all rows; this is "
-            "the mean of its estimated error.",
-            figure="decision_error",
-            line=DECISION_WARNING,
-        ),
-        Evidence(
-            check="rows of a decision",
-            found=f"{number(facts['test_rows_mean'])} on average, "
-            f"{facts['test_rows_largest']:,} at most",
-            meaning="How many rows an accepted or rejected proposal rests on.",
-            figure="test_rows",
-        ),
-        at_most(
-            "forced decisions, share",
-            facts["forced"],
-            FORCED_WARNING,
-            "Decisions that looked at all rows, or were skipped.",
-        ),
-        Evidence(
-            check="acceptance rate",
-            found=number(facts.get("acceptance_rate"), 3),
-            meaning="The share of proposals that is taken.",
-        ),
-    ]

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 
+ESTIMATED: Final = "estimated"
+BIAS_WARNING: Final = 0.05
+
+
 @dataclass(frozen=True, kw_only=True)
 class StochasticGradient(Sampler):
     """Common options of ``sgld`` and ``sghmc``.
@@ -119,12 +123,34 @@ class StochasticGradient(Sampler):
         return stochastic(request.dataset, request.model, setup.cv, setup.plan, self)
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
-        """Return the decay of the step size, and the share of clipped noise estimates."""
-        return gradient_facts(run, self.decay)
+        """Return ``decay``, and ``noise_clipped``: share of steps with a clipped noise estimate."""
+        clipped = run.read_group("sample_stats").get("noise_clipped")
+        return {
+            "decay": self.decay,
+            "noise_clipped": None if clipped is None else float(clipped.mean()),
+        }
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings about the bias of the draws; see ``Sampler``."""
-        return bias_warnings(facts)
+        """Return warnings about bias, weights of draws and clipped noise estimates."""
+        lines = []
+        bias = facts["predicted_variance_bias"]
+        if bias is None or bias > BIAS_WARNING:
+            size = "without bound" if bias is None else f"by {percent(bias)}"
+            lines.append(
+                f"{facts['sampler']} is biased: at this step size the variances are predicted to "
+                f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
+            )
+        if facts["decay"]:
+            lines.append(
+                "the steps decrease, and a draw counts as much as its step is long: weight the "
+                "draws by step_size, which these means do not"
+            )
+        if facts["noise_clipped"]:
+            lines.append(
+                f"the noise estimate exceeded the friction in {100.0 * facts['noise_clipped']:.2g} "
+                "% of the steps and was cut there: use more friction or a smaller --step-size"
+            )
+        return lines
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return receipt lines on the variance of the estimate and on the predicted bias."""
@@ -135,7 +161,31 @@ class StochasticGradient(Sampler):
 
     def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
         """Return checks of the bias; see ``Sampler``."""
-        return bias_evidence(summary["sampling"])
+        facts = summary["sampling"]
+        if "predicted_variance_bias" not in facts:  # an unfinished run
+            return []
+        bias = facts["predicted_variance_bias"]
+        found = [
+            at_most(
+                "predicted bias of the variances, share",
+                math.inf if bias is None else bias,  # without bound
+                BIAS_WARNING,
+                "No step is rejected, so the draws are wider than the posterior; this is by how "
+                "much at the step size of the run.",
+                figure="log_lik_variance",
+            )
+        ]
+        if facts.get("noise_clipped") is not None:
+            found.append(
+                at_most(
+                    "steps with a clipped noise estimate, share",
+                    facts["noise_clipped"],
+                    0.0,
+                    "The friction cannot take up more noise than itself.",
+                    figure="noise_clipped",
+                )
+            )
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,9 +218,6 @@ class Sgld(StochasticGradient):
 
 
 sgld = builder(Sgld)
-
-
-ESTIMATED: Final = "estimated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,66 +294,3 @@ class Sghmc(StochasticGradient):
 
 
 sghmc = builder(Sghmc)
-
-
-BIAS_WARNING: Final = 0.05
-
-
-def gradient_facts(run: RunDirectory, decay: float) -> dict[str, Any]:
-    """Return ``decay``, and ``noise_clipped``: the share of steps with a clipped noise estimate."""
-    clipped = run.read_group("sample_stats").get("noise_clipped")
-    return {
-        "decay": decay,
-        "noise_clipped": None if clipped is None else float(clipped.mean()),
-    }
-
-
-def bias_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return warnings about bias, weights of draws and clipped noise estimates."""
-    lines = []
-    bias = facts["predicted_variance_bias"]
-    if bias is None or bias > BIAS_WARNING:
-        size = "without bound" if bias is None else f"by {percent(bias)}"
-        lines.append(
-            f"{facts['sampler']} is biased: at this step size the variances are predicted to "
-            f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
-        )
-    if facts["decay"]:
-        lines.append(
-            "the steps decrease, and a draw counts as much as its step is long: weight the draws "
-            "by step_size, which these means do not"
-        )
-    if facts["noise_clipped"]:
-        lines.append(
-            f"the noise estimate exceeded the friction in {100.0 * facts['noise_clipped']:.2g} "
-            "% of the steps and was cut there: use more friction or a smaller --step-size"
-        )
-    return lines
-
-
-def bias_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
-    """Return the checks of bias: the predicted bias of variances, and clipped noise estimates."""
-    if "predicted_variance_bias" not in facts:  # an unfinished run
-        return []
-    bias = facts["predicted_variance_bias"]
-    found = [
-        at_most(
-            "predicted bias of the variances, share",
-            math.inf if bias is None else bias,  # without bound
-            BIAS_WARNING,
-            "No step is rejected, so the draws are wider than the posterior; this is by how much "
-            "at the step size of the run.",
-            figure="log_lik_variance",
-        )
-    ]
-    if facts.get("noise_clipped") is not None:
-        found.append(
-            at_most(
-                "steps with a clipped noise estimate, share",
-                facts["noise_clipped"],
-                0.0,
-                "The friction cannot take up more noise than itself.",
-                figure="noise_clipped",
-            )
-        )
-    return found

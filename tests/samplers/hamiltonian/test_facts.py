@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from streammc.samplers.hamiltonian.options import edge_warnings, subsample_warnings
+from streammc.samplers.hamiltonian.options import edge_warnings, hmc_ecs
 
 FACTS = {"n_blocks": 10, "warmup": 50, "log_lik_variance_mean": 1.0, "beyond_edge": 0.001}
 """Of a run at all of its limits."""
 
 
 def test_a_run_at_its_limits_is_not_warned_about() -> None:
-    assert [] == subsample_warnings(FACTS)
+    assert [] == hmc_ecs().warnings(FACTS)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_run_at_its_limits_is_not_warned_about() -> None:
     ],
 )
 def test_a_run_beyond_a_limit_is_warned_about(change: dict[str, float], text: str) -> None:
-    (line,) = subsample_warnings(FACTS | change)
+    (line,) = hmc_ecs().warnings(FACTS | change)
     assert text in line
 
 

@@ -17,7 +17,6 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import sghmc, sgld
 from streammc.samplers.common.sampler import RunRequest
-from streammc.samplers.stochastic_gradient.options import bias_evidence
 from streammc.samplers.stochastic_gradient.stationary import (
     Approximation,
     fewest_steps,
@@ -227,6 +226,6 @@ def test_steps_do_not_decay_unless_asked_to():
 @pytest.mark.parametrize(("bias", "kept"), [(0.0, True), (None, False), (10.0, False)])
 def test_a_bias_without_bound_fails_its_check(bias, kept):
     facts = {"predicted_variance_bias": bias, "noise_clipped": None}  # None: without bound
-    (found,) = bias_evidence(facts)
+    (found,) = sgld().evidence({"sampling": facts})
     assert kept == found.passed
-    assert [] == bias_evidence({})
+    assert [] == sgld().evidence({"sampling": {}})
