@@ -1,17 +1,15 @@
 """Coordinates in which a chain moves through group effects and their standard deviations.
 
-Coordinates in which the effects of a factor and its scale are nearly independent.
-
-An effect ``u ~ Normal(0, tau)`` is sampled as ``tau^-a u``, with ``a = 1 / (1 + tau_low^2 I)`` and
-``I`` the information of the likelihood about the effect at ``theta_star``: as it is where the
-data decide about it, and as a standard normal variate where the prior does. ``tau_low`` is two
-standard deviations of ``log tau`` below its estimate: a chain that goes to small scales stays there
-for long if its effects are not in proportion, while large scales are bounded by the data. The
-exponent is fixed before the first draw, so that any value leaves the target as it is
+The effects of a factor and its scale are nearly independent (:func:`level_coordinates`): an effect
+``u ~ Normal(0, tau)`` is sampled as ``tau^-a u``, with ``a = 1 / (1 + tau_low^2 I)`` and ``I`` the
+information of the likelihood about the effect at ``theta_star``: as it is where the data decide
+about it, and as a standard normal variate where the prior does. ``tau_low`` is two standard
+deviations of ``log tau`` below its estimate: a chain that goes to small scales stays there for long
+if its effects are not in proportion, while large scales are bounded by the data. The exponent is
+fixed before the first draw, so that any value leaves the target as it is
 (``numerics.effect_positions``).
 
-Coordinates in which a chain goes to the tails of scale parameters of few groups or few rows.
-
+A chain goes to the tails of scale parameters of few groups or few rows (:func:`group_coordinates`).
 What ``lines`` and ``spreads`` are is in ``numerics.effect_positions``. Both are fixed before the
 first draw, so that any value leaves the target as it is.
 """

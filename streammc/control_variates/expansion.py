@@ -123,43 +123,6 @@ class Certificate(Record):
         return {name: getattr(self, name) or 0 for name in _WORK}
 
 
-class ShownExpansion(Shown):
-    """What control variates show: sizes, centre and certificate."""
-
-    def __repr__(self) -> str:
-        """Return the sizes and the distance from the mode."""
-        cv: Any = self
-        decrement = cv.certificate.decrement
-        far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
-        return f"<ControlVariates: {cv.dim} parameters, {cv.n_rows} rows{far}>"
-
-    def _shown(self) -> tuple[str, dict[str, Any]]:
-        """Return sizes, certificate and centre for a notebook."""
-        cv: Any = self
-        certificate, sd = cv.certificate, cv.posterior_sd()
-        decrement = certificate.decrement
-        far = "no pass" if decrement is None else f"{decrement:.2g} posterior sd from the mode"
-        converged = "" if certificate.converged else ", not converged"
-        names = [
-            f"log {label}" if label in certificate.logarithms else label for label in cv.labels
-        ]
-        centre = [
-            f"{name} {value:.4g} +- {spread:.2g}"
-            for name, value, spread in zip(names, cv.theta_star, sd, strict=True)
-        ]
-        return "ControlVariates", {
-            "rows": cv.n_rows,
-            "order": cv.order,
-            "theta_star, Laplace sd": centre,
-            "certificate": f"{far}{converged}",
-            "passes": certificate.passes,
-            "temperature": None if cv.temperature == 1.0 else cv.temperature,
-            "warnings": list(certificate.warnings) or None,
-            "store": split_fingerprint(cv.fingerprint)[0][:12],
-            "fingerprint": cv.digest()[:12],
-        }
-
-
 FORMAT = 1
 
 
@@ -170,7 +133,7 @@ def model_digest(model: Model) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class ControlVariates(ShownExpansion):
+class ControlVariates(Shown):
     """Taylor expansion of the log-likelihood at ``theta_star``, with its certificate.
 
     Attributes
@@ -232,6 +195,37 @@ class ControlVariates(ShownExpansion):
     stamps: Index = field(repr=False)
     noise: Vector = field(default_factory=lambda: np.zeros(0))
     order_terms: Matrix = field(default_factory=lambda: np.zeros((5, 0)), repr=False)
+
+    def __repr__(self) -> str:
+        """Return the sizes and the distance from the mode."""
+        decrement = self.certificate.decrement
+        far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
+        return f"<ControlVariates: {self.dim} parameters, {self.n_rows} rows{far}>"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return sizes, certificate and centre for a notebook."""
+        certificate, sd = self.certificate, self.posterior_sd()
+        decrement = certificate.decrement
+        far = "no pass" if decrement is None else f"{decrement:.2g} posterior sd from the mode"
+        converged = "" if certificate.converged else ", not converged"
+        names = [
+            f"log {label}" if label in certificate.logarithms else label for label in self.labels
+        ]
+        centre = [
+            f"{name} {value:.4g} +- {spread:.2g}"
+            for name, value, spread in zip(names, self.theta_star, sd, strict=True)
+        ]
+        return "ControlVariates", {
+            "rows": self.n_rows,
+            "order": self.order,
+            "theta_star, Laplace sd": centre,
+            "certificate": f"{far}{converged}",
+            "passes": certificate.passes,
+            "temperature": None if self.temperature == 1.0 else self.temperature,
+            "warnings": list(certificate.warnings) or None,
+            "store": split_fingerprint(self.fingerprint)[0][:12],
+            "fingerprint": self.digest()[:12],
+        }
 
     @property
     def dim(self) -> int:

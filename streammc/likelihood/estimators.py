@@ -1,8 +1,7 @@
 """Estimators of the log-likelihood from units: difference and block-Poisson.
 
-Remainders ``l_i - q_i`` of expanded rows, their gradients, and the unit totals.
-
-``likelihood.target`` builds the difference estimator from these (Dang et al. 2019, eq. 8
+``likelihood.target`` builds the difference estimator from the remainders ``l_i - q_i`` of expanded
+rows, their gradients, and the unit totals (Dang et al. 2019, eq. 8
 and 14, with the unit as the observation).
 
 The block-Poisson estimator of the likelihood (Quiroz et al. 2018; Dang et al. 2019, eq. 15).

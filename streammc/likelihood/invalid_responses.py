@@ -1,4 +1,4 @@
-"""Responses outside the support of a model, in rows or in the rows of groups."""
+"""Responses outside the support of a model, in rows or in the rows of groups; names of rows."""
 
 from __future__ import annotations
 

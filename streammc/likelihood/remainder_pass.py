@@ -3,8 +3,6 @@
 A remainder is small, since the Taylor terms are subtracted row by row: its sum keeps its
 precision over a billion rows.
 
-Compiled sums of remainders over rows at hundreds of draws, by interpolation over draws.
-
 With one predictor the remainder of a row is a function of one number, the distance
 ``s = x . delta`` of the predictor from the expansion point. Between the smallest and the
 largest ``s`` of all draws it is interpolated by the polynomial of degree 8 through 9

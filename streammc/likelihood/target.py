@@ -16,22 +16,18 @@ posterior, so the mass matrix is the identity. The effect of a level of a factor
 scale ``tau`` is stretched: ``u = (tau / tau_star)^a (u_star + (S z)_u)``, and the log density
 of ``z`` has the term ``a log(tau / tau_star)`` of each (``levels``).
 
-Rows in whitened coordinates: one product with ``S`` a row, none an evaluation.
+Rows in whitened coordinates take one product with ``S`` a row, and none an evaluation. Positions
+are ``theta = theta_star + S z`` with ``S`` lower triangular. For a model with one linear predictor,
+``W`` is the block of ``S`` of its q coefficients, the first components of theta. A row ``x`` enters
+the subsample as ``W'x``, and its predictor changes by ``(W'x)'z``. So displacements and gradients
+are in the coordinates ``u = (z_1 .. z_q, (S z)_q+1 .. (S z)_d)``: those of z, but for parameters
+that all rows share. Taylor sums and Normal priors are in the same coordinates, as one quadratic; it
+is diagonal where ``S S'`` is the inverse of minus its Hessian.
 
-Positions are ``theta = theta_star + S z`` with ``S`` lower triangular. For a model with one linear
-predictor, ``W`` is the block of ``S`` of its q coefficients, the first components of theta. A row
-``x`` enters the subsample as ``W'x``, and its predictor changes by ``(W'x)'z``. So displacements
-and gradients are in the coordinates ``u = (z_1 .. z_q, (S z)_q+1 .. (S z)_d)``: those of z, but for
-parameters that all rows share. Taylor sums and Normal priors are in the same coordinates, as one
-quadratic; it is diagonal where ``S S'`` is the inverse of minus its Hessian.
-
-Positions of a chain: whitened, in theta, and in the coordinates of the expansions.
-
-``theta = theta_star + S z``, but for two kinds of mixed models: effects of the levels of a factor
-are stretched by a power of their scale (``numerics.effect_positions``), and standard deviations of
-group effects, with the coefficients beside them, have positions of their own
-(``numerics.effect_positions``). Expansions may be in the marginal precision of group effects
-(``numerics.effect_positions``).
+Two kinds of mixed models have other positions (``numerics.effect_positions``): effects of the
+levels of a factor are stretched by a power of their scale, and standard deviations of group
+effects, with the coefficients beside them, have positions of their own. Expansions may be in the
+marginal precision of group effects.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Temperature of the likelihood: its schedule, and a data set at a temperature.
 
-Data set at a temperature T: every row counts ``1 / T`` times.
-
-The log-likelihood of row i with the weight ``w_i`` is ``w_i l_i(theta)``. With ``w_i / T``
-the posterior is ``prior x likelihood^(1/T)``, for every sampler and every sum of a pass; the
-prior does not change. Estimates of the log-likelihood are divided by T, and their variances
-by T^2.
+At temperature T every row counts ``1 / T`` times. The log-likelihood of row i with the weight
+``w_i`` is ``w_i l_i(theta)``. With ``w_i / T`` the posterior is ``prior x likelihood^(1/T)``, for
+every sampler and every sum of a pass; the prior does not change. Estimates of the log-likelihood
+are divided by T, and their variances by T^2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The word for the units of a data set, ``row`` or ``group``, in texts for users."""
+"""Words for the units of a data set in texts for users, and the names of their probabilities."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Base classes of models: stated parameters, effects of factors, linear predictors.
 
-Models with factors whose effects have a sampled scale, as columns of the design.
-
-A factor of L levels has L + 1 columns: an indicator of each level, whose coefficient is the effect
-``u_l ~ Normal(0, tau)``, and a column of zeros, whose coefficient is ``log tau``. So theta is as
-long as the design is wide, and ``log tau`` enters no linear predictor.
+Of models with factors whose effects have a sampled scale (:class:`FactorModel`): a factor of L
+levels has L + 1 columns: an indicator of each level, whose coefficient is the effect ``u_l ~
+Normal(0, tau)``, and a column of zeros, whose coefficient is ``log tau``. So theta is as long as
+the design is wide, and ``log tau`` enters no linear predictor.
 """
 
 from __future__ import annotations

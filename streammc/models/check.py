@@ -5,8 +5,6 @@ variates use it. So every family, shipped or written by a user, goes through the
 checks: derivatives against differences of the value, the simulator against the
 likelihood by the identities of Bartlett (1953), and probabilities against one.
 
-Derivatives by differences, each with an estimate of its own error.
-
 No single step suits every likelihood: where its scale is 1e-8 a step of 1e-3 is far too
 long, and where its terms are of size 1e9 a step of 1e-6 leaves nothing but their rounding.
 So a ladder of steps is tried, and the difference with the smallest estimated error taken:
@@ -26,216 +24,6 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, ModelError
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
-
-FACTOR: Final = 4.0
-STEPS: Final = tuple(FACTOR**-k for k in range(15))
-"""Relative to the longest."""
-_EPSILON: Final = 2.0**-52
-_LAST: Final = 5
-
-Array = NDArray[np.float64]
-
-
-class Difference(NamedTuple):
-    """Derivatives of k functions at m places by differences, (k, m) each."""
-
-    slope: Array
-    error: Array
-    """Estimated error of ``slope``; infinite where no difference is finite."""
-    noise: Array
-    """Rounding of the functions' values, as it shows at the shortest steps."""
-
-
-def differences(
-    function: Callable[[Matrix], Matrix], x: Matrix, a: int, longest: Array
-) -> Difference:
-    """Return the derivative of every row of ``function(x)`` in ``x[a]``, and its error.
-
-    Parameters
-    ----------
-    function
-        From (p, m) to (k, m), column by column.
-    x
-        Where, (p, m).
-    a
-        Row of ``x`` that is moved.
-    longest
-        The longest step to try, (m,): steps across the whole of a narrow likelihood agree
-        with each other, and not with its derivative.
-
-    Returns
-    -------
-    Difference
-        By differences of fourth order.
-    """
-    found, floors, still = [], [], []
-    with np.errstate(all="ignore"):
-        for step in STEPS:
-            total: Array = np.zeros(())
-            values = []
-            for steps, factor in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
-                moved = x.copy()
-                moved[a] += steps * step * longest
-                value = function(moved)
-                total = total + factor * value
-                values.append(value)
-            h = step * longest
-            slope = total / (12.0 * h)
-            found.append(slope)
-            largest = np.abs(values).max(axis=0)
-            floors.append(_EPSILON * (largest + np.abs(x[a] * slope)) / h)
-            still.append(np.ptp(values, axis=0) == 0.0)
-        slopes, floor = np.array(found), np.array(floors)
-        gaps = np.abs(np.diff(slopes, axis=0))
-        # The neighbours' gaps too: one gap is small by chance. Rounding grows as steps shrink.
-        error = gaps + floor[:-1]
-        for distance in (1, 2):
-            before = FACTOR**distance * gaps[:-distance]
-            error[distance:] = np.maximum(error[distance:], before)
-            error[:-distance] = np.maximum(error[:-distance], gaps[distance:])
-        # Terms that cancel leave coarse values: short steps then show no change at all.
-        unseen = np.array(still[:-1])
-        error[unseen & ~unseen.all(axis=0)] = np.inf
-        steps_taken = np.array(STEPS[-_LAST - 1 : -1])[:, None, None] * longest
-        rounding = np.nan_to_num(gaps[-_LAST:] * steps_taken, nan=0.0, posinf=0.0).max(axis=0)
-    error[~np.isfinite(error)] = np.inf
-    best = error.argmin(axis=0)[None]
-    slope, doubt = (np.take_along_axis(table, best, 0)[0] for table in (slopes, error))
-    return Difference(slope, doubt, rounding)
-
-
-DERIVATIVE_LIMIT: Final = 1e-9
-"""Largest error of a derivative, relative to it, beyond what the difference may be off."""
-DOUBT: Final = 8.0
-"""Times the estimated error of a difference: the most that it is off."""
-NOISE: Final = 16.0
-"""Times the rounding of a derivative that shows at the shortest steps: the most allowed."""
-UNKNOWN: Final = 1e-3
-"""Of value, derivatives and 1: a difference that may be off by more says nothing; it fails."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check: the worst case against its limit."""
-
-    name: str
-    worst: float
-    limit: float
-    detail: str
-
-    @property
-    def passed(self) -> bool:
-        """Whether the worst case is within the limit; NaN is not."""
-        return self.worst <= self.limit
-
-
-class Place(NamedTuple):
-    """Predictors (p, m), responses (m,) and a design (q, m)."""
-
-    eta: Matrix
-    y: Vector
-    X: Matrix
-
-
-def evaluate(
-    model: Model, eta: Matrix, y: Vector, order: int = 2, X: Matrix | None = None
-) -> Matrix:
-    """Return ``out`` (1 + p + p(p+1)/2, m) of the link; NaN where it writes nothing."""
-    p, m = eta.shape
-    out = np.full((1 + p + p * (p + 1) // 2, m), np.nan)
-    model.link(
-        np.ascontiguousarray(eta, dtype=np.float64),
-        np.zeros((0, m)) if X is None else X,
-        np.ascontiguousarray(y, dtype=np.float64),
-        model.constants,
-        order,
-        out,
-    )
-    return out
-
-
-def _worst(name: str, at: Place, error: Matrix) -> Finding:
-    """Return the finding for errors (k, m) of derivatives."""
-    error = np.where(np.isnan(error), np.inf, error)
-    i = int(np.argmax(error.max(axis=0)))
-    return Finding(
-        name,
-        float(error.max()),
-        DERIVATIVE_LIMIT,
-        f"at eta {at.eta[:, i].tolist()}, y {at.y[i]:g}",
-    )
-
-
-def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, Finding]:
-    """Compare first and second derivatives with differences of value and first derivatives.
-
-    The error of a derivative, relative to it, is what its distance from the difference
-    exceeds: eight times the error of the difference, the rounding of the derivative itself,
-    and ``floor`` times the largest of value, derivatives and 1.
-    """
-    eta, y, X = at
-    p = len(eta)
-    out = evaluate(model, eta, y, 2, X)
-    scale = np.maximum(1.0, np.abs(out).max(axis=0))
-    own = [1 + p + a * p - a * (a - 1) // 2 for a in range(p)]
-    found = []
-    for a in range(p):
-        # Sixteen standard deviations, if the second derivative is right.
-        with np.errstate(all="ignore"):
-            width = 16.0 / np.sqrt(np.abs(out[own[a]]))
-        longest = np.fmin(0.25 * np.maximum(1.0, np.abs(eta[a])), width)
-        found.append(differences(lambda moved: evaluate(model, moved, y, 2, X), eta, a, longest))
-
-    def error(row: int, a: int, of: int) -> Vector:
-        """Return the errors (m,) of ``out[row]`` as the derivative of ``out[of]`` in eta[a]."""
-        slope, doubt = found[a].slope[of], found[a].error[of]
-        with np.errstate(all="ignore"):
-            size = np.maximum(np.abs(out[row]), np.abs(slope))
-            allowed = DOUBT * doubt + NOISE * found[a].noise[row] + floor * scale
-            excess = np.abs(out[row] - slope) - allowed
-            unknown = DOUBT * doubt > UNKNOWN * np.maximum(size, scale)
-            result = np.where(excess > 0.0, excess / size, 0.0 * np.abs(excess))
-        return np.where(unknown, np.inf, result)
-
-    first = [error(1 + a, a, 0) for a in range(p)]
-    pairs = [(a, b) for a in range(p) for b in range(a, p)]
-    second = [
-        error(1 + p + row, *way)
-        for row, (a, b) in enumerate(pairs)
-        for way in ((a, 1 + b), (b, 1 + a))
-    ]
-    return (
-        _worst("first derivatives", at, np.array(first)),
-        _worst("second derivatives", at, np.array(second)),
-    )
-
-
-def refuse_wrong_derivatives(model: Model, rows: Rows, theta: Vector, most: int = 16) -> None:
-    """Compare the derivatives at a few rows near ``theta`` with differences.
-
-    Raises
-    ------
-    ModelError
-        If one is off by more than 1e-4 of the largest of value, derivative and 1.
-    """
-    m, q = min(most, len(rows.y)), rows.X.shape[1]
-    X, y = rows.X[:m], np.ascontiguousarray(rows.y[:m])
-    n = model.n_linear
-    eta = np.empty((n + model.n_scalar, m))
-    for a in range(n):
-        eta[a] = X @ theta[a * q : (a + 1) * q] + (rows.offset[:m] if a == 0 else 0.0)
-    eta[n:] = theta[n * q :, None]
-    # Off the start, where a derivative may be zero by chance; the same for all rows.
-    eta += 0.1 * np.cos(1.0 + np.arange(len(eta)))[:, None]
-    with np.errstate(all="ignore"):
-        for finding in derivatives(model, Place(eta, y, X.T), floor=1e-4):
-            if np.isfinite(finding.worst) and not finding.passed:
-                raise ModelError(
-                    f"expected the {finding.name} of the model {model.name!r} to be those of its "
-                    f"log-likelihood, found them off by {finding.worst:.2g} {finding.detail}: "
-                    "correct them, and run streammc.models.check_model"
-                )
-
 
 CONFIRM: Final = 8
 """Times as many simulated responses where a moment seems wrong: scores have heavy tails."""
@@ -452,3 +240,213 @@ def _total_probability(model: Model, eta: Matrix, support: Vector) -> Finding:
         total = float(np.exp(evaluate(model, column, support, 0)[0]).sum())
         worst = max(worst, abs(total - 1.0))
     return Finding("probabilities sum to one", worst, 1e-9, "error of the sum")
+
+
+DERIVATIVE_LIMIT: Final = 1e-9
+"""Largest error of a derivative, relative to it, beyond what the difference may be off."""
+DOUBT: Final = 8.0
+"""Times the estimated error of a difference: the most that it is off."""
+NOISE: Final = 16.0
+"""Times the rounding of a derivative that shows at the shortest steps: the most allowed."""
+UNKNOWN: Final = 1e-3
+"""Of value, derivatives and 1: a difference that may be off by more says nothing; it fails."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: the worst case against its limit."""
+
+    name: str
+    worst: float
+    limit: float
+    detail: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the worst case is within the limit; NaN is not."""
+        return self.worst <= self.limit
+
+
+class Place(NamedTuple):
+    """Predictors (p, m), responses (m,) and a design (q, m)."""
+
+    eta: Matrix
+    y: Vector
+    X: Matrix
+
+
+def evaluate(
+    model: Model, eta: Matrix, y: Vector, order: int = 2, X: Matrix | None = None
+) -> Matrix:
+    """Return ``out`` (1 + p + p(p+1)/2, m) of the link; NaN where it writes nothing."""
+    p, m = eta.shape
+    out = np.full((1 + p + p * (p + 1) // 2, m), np.nan)
+    model.link(
+        np.ascontiguousarray(eta, dtype=np.float64),
+        np.zeros((0, m)) if X is None else X,
+        np.ascontiguousarray(y, dtype=np.float64),
+        model.constants,
+        order,
+        out,
+    )
+    return out
+
+
+def _worst(name: str, at: Place, error: Matrix) -> Finding:
+    """Return the finding for errors (k, m) of derivatives."""
+    error = np.where(np.isnan(error), np.inf, error)
+    i = int(np.argmax(error.max(axis=0)))
+    return Finding(
+        name,
+        float(error.max()),
+        DERIVATIVE_LIMIT,
+        f"at eta {at.eta[:, i].tolist()}, y {at.y[i]:g}",
+    )
+
+
+def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, Finding]:
+    """Compare first and second derivatives with differences of value and first derivatives.
+
+    The error of a derivative, relative to it, is what its distance from the difference
+    exceeds: eight times the error of the difference, the rounding of the derivative itself,
+    and ``floor`` times the largest of value, derivatives and 1.
+    """
+    eta, y, X = at
+    p = len(eta)
+    out = evaluate(model, eta, y, 2, X)
+    scale = np.maximum(1.0, np.abs(out).max(axis=0))
+    own = [1 + p + a * p - a * (a - 1) // 2 for a in range(p)]
+    found = []
+    for a in range(p):
+        # Sixteen standard deviations, if the second derivative is right.
+        with np.errstate(all="ignore"):
+            width = 16.0 / np.sqrt(np.abs(out[own[a]]))
+        longest = np.fmin(0.25 * np.maximum(1.0, np.abs(eta[a])), width)
+        found.append(differences(lambda moved: evaluate(model, moved, y, 2, X), eta, a, longest))
+
+    def error(row: int, a: int, of: int) -> Vector:
+        """Return the errors (m,) of ``out[row]`` as the derivative of ``out[of]`` in eta[a]."""
+        slope, doubt = found[a].slope[of], found[a].error[of]
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(out[row]), np.abs(slope))
+            allowed = DOUBT * doubt + NOISE * found[a].noise[row] + floor * scale
+            excess = np.abs(out[row] - slope) - allowed
+            unknown = DOUBT * doubt > UNKNOWN * np.maximum(size, scale)
+            result = np.where(excess > 0.0, excess / size, 0.0 * np.abs(excess))
+        return np.where(unknown, np.inf, result)
+
+    first = [error(1 + a, a, 0) for a in range(p)]
+    pairs = [(a, b) for a in range(p) for b in range(a, p)]
+    second = [
+        error(1 + p + row, *way)
+        for row, (a, b) in enumerate(pairs)
+        for way in ((a, 1 + b), (b, 1 + a))
+    ]
+    return (
+        _worst("first derivatives", at, np.array(first)),
+        _worst("second derivatives", at, np.array(second)),
+    )
+
+
+def refuse_wrong_derivatives(model: Model, rows: Rows, theta: Vector, most: int = 16) -> None:
+    """Compare the derivatives at a few rows near ``theta`` with differences.
+
+    Raises
+    ------
+    ModelError
+        If one is off by more than 1e-4 of the largest of value, derivative and 1.
+    """
+    m, q = min(most, len(rows.y)), rows.X.shape[1]
+    X, y = rows.X[:m], np.ascontiguousarray(rows.y[:m])
+    n = model.n_linear
+    eta = np.empty((n + model.n_scalar, m))
+    for a in range(n):
+        eta[a] = X @ theta[a * q : (a + 1) * q] + (rows.offset[:m] if a == 0 else 0.0)
+    eta[n:] = theta[n * q :, None]
+    # Off the start, where a derivative may be zero by chance; the same for all rows.
+    eta += 0.1 * np.cos(1.0 + np.arange(len(eta)))[:, None]
+    with np.errstate(all="ignore"):
+        for finding in derivatives(model, Place(eta, y, X.T), floor=1e-4):
+            if np.isfinite(finding.worst) and not finding.passed:
+                raise ModelError(
+                    f"expected the {finding.name} of the model {model.name!r} to be those of its "
+                    f"log-likelihood, found them off by {finding.worst:.2g} {finding.detail}: "
+                    "correct them, and run streammc.models.check_model"
+                )
+
+
+FACTOR: Final = 4.0
+STEPS: Final = tuple(FACTOR**-k for k in range(15))
+"""Relative to the longest."""
+_EPSILON: Final = 2.0**-52
+_LAST: Final = 5
+
+Array = NDArray[np.float64]
+
+
+class Difference(NamedTuple):
+    """Derivatives of k functions at m places by differences, (k, m) each."""
+
+    slope: Array
+    error: Array
+    """Estimated error of ``slope``; infinite where no difference is finite."""
+    noise: Array
+    """Rounding of the functions' values, as it shows at the shortest steps."""
+
+
+def differences(
+    function: Callable[[Matrix], Matrix], x: Matrix, a: int, longest: Array
+) -> Difference:
+    """Return the derivative of every row of ``function(x)`` in ``x[a]``, and its error.
+
+    Parameters
+    ----------
+    function
+        From (p, m) to (k, m), column by column.
+    x
+        Where, (p, m).
+    a
+        Row of ``x`` that is moved.
+    longest
+        The longest step to try, (m,): steps across the whole of a narrow likelihood agree
+        with each other, and not with its derivative.
+
+    Returns
+    -------
+    Difference
+        By differences of fourth order.
+    """
+    found, floors, still = [], [], []
+    with np.errstate(all="ignore"):
+        for step in STEPS:
+            total: Array = np.zeros(())
+            values = []
+            for steps, factor in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
+                moved = x.copy()
+                moved[a] += steps * step * longest
+                value = function(moved)
+                total = total + factor * value
+                values.append(value)
+            h = step * longest
+            slope = total / (12.0 * h)
+            found.append(slope)
+            largest = np.abs(values).max(axis=0)
+            floors.append(_EPSILON * (largest + np.abs(x[a] * slope)) / h)
+            still.append(np.ptp(values, axis=0) == 0.0)
+        slopes, floor = np.array(found), np.array(floors)
+        gaps = np.abs(np.diff(slopes, axis=0))
+        # The neighbours' gaps too: one gap is small by chance. Rounding grows as steps shrink.
+        error = gaps + floor[:-1]
+        for distance in (1, 2):
+            before = FACTOR**distance * gaps[:-distance]
+            error[distance:] = np.maximum(error[distance:], before)
+            error[:-distance] = np.maximum(error[:-distance], gaps[distance:])
+        # Terms that cancel leave coarse values: short steps then show no change at all.
+        unseen = np.array(still[:-1])
+        error[unseen & ~unseen.all(axis=0)] = np.inf
+        steps_taken = np.array(STEPS[-_LAST - 1 : -1])[:, None, None] * longest
+        rounding = np.nan_to_num(gaps[-_LAST:] * steps_taken, nan=0.0, posinf=0.0).max(axis=0)
+    error[~np.isfinite(error)] = np.inf
+    best = error.argmin(axis=0)[None]
+    slope, doubt = (np.take_along_axis(table, best, 0)[0] for table in (slopes, error))
+    return Difference(slope, doubt, rounding)

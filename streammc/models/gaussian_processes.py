@@ -1,7 +1,5 @@
 """Gaussian-process regression: ``y ~ Normal(0, K + s_n^2 I)``, K of the rows' columns.
 
-The compiled log-likelihood of a Gaussian process, and its gradient.
-
 With ``K_ij = f^2 exp(-sum_d (x_id - x_jd)^2 / (2 l_d^2))``, ``C = K + v I`` and
 ``a = C^-1 y``, the gradient in a parameter t is ``tr(M dC/dt) / 2``, ``M = a a' - C^-1``:
 one inverse, then ``D N^2`` operations for all length scales. Everything is computed tile

@@ -1,7 +1,5 @@
 """A fully connected network for binary responses: sigmoid layers, one logit.
 
-The compiled link of a fully connected network: values, backpropagation, Hessians.
-
 A row's predictors are the H1 pre-activations of the first layer, then the weights
 (unit by unit) and biases of each later layer, the output's last. ``constants`` holds
 the sizes of the hidden layers. Loops run along the rows of a tile, and LLVM vectorises

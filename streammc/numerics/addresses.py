@@ -1,7 +1,5 @@
 """Numbers in memory: at an address, in any dtype of a store, and matrices in a vector.
 
-Numbers read at an address of memory, in any dtype of a store, as float64.
-
 A function pointer has one signature for every data set, so a link that reads rows by itself
 gets the addresses of their arrays among its constants. The owner of the arrays keeps them
 mapped for as long as the constants are in use.

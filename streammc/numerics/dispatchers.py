@@ -1,31 +1,28 @@
 """Compiled functions: their cache on disk, and their compilation deferred to the first use.
 
-Disk cache of compiled code: one folder per state of the sources of a function.
+The disk cache has one folder per state of the sources of a function. numba's disk cache does not
+notice an edit of a function in another file that a cached function calls. Therefore the folder of a
+function is named after a digest of its module and of all modules of this package imported by it,
+directly or not: an edit recompiles all functions that depend on it, and no others. Sources are read
+when a module is imported, not when its functions are compiled: code compiled after an edit in
+between must not be stored under the digest of the edited file. All folders are in one folder named
+after the version of numba and the processor: processes that compile for different processors at
+once must not share an index, whose entries could then refer to machine code of the other processor.
+This folder is private (mode 0700): a cache entry is a pickle, and loading a planted pickle would
+run its code.
 
-numba's disk cache does not notice an edit of a function in another file that a cached function
-calls. Therefore the folder of a function is named after a digest of its module and of all modules
-of this package imported by it, directly or not: an edit recompiles all functions that depend on it,
-and no others. Sources are read when a module is imported, not when its functions are compiled: code
-compiled after an edit in between must not be stored under the digest of the edited file. All
-folders are in one folder named after the version of numba and the processor: processes that compile
-for different processors at once must not share an index, whose entries could then refer to machine
-code of the other processor. This folder is private (mode 0700): a cache entry is a pickle, and
-loading a planted pickle would run its code.
+An inner copy (:class:`InnerDispatcher`) is intermediate code without machine code. numba optimises
+a compiled function and turns it into machine code, with a wrapper for calls from Python and one for
+function pointers, even where only compiled code calls it. A compiled caller takes none of this: it
+links the intermediate code, and the machine code of the caller contains its own copy. Of
+``transition.run`` of ``hmc-ecs``, with 72 functions below it, that was two thirds of 67 CPU
+seconds.
 
-Functions as compiled code calls them: intermediate code, without machine code.
-
-numba optimises a compiled function and turns it into machine code, with a wrapper for calls from
-Python and one for function pointers, even where only compiled code calls it. A compiled caller
-takes none of this: it links the intermediate code, and the machine code of the caller contains its
-own copy. Of ``transition.run`` of ``hmc-ecs``, with 72 functions below it, that was two thirds of
-67 CPU seconds.
-
-Cache of machine code, loaded without what only a compilation needs.
-
-numba prepares itself for a compilation before it loads a function from its cache (0.3 CPU s, once:
+Machine code is loaded without what only a compilation needs (:class:`MachineCodeCache`). numba
+prepares itself for a compilation before it loads a function from its cache (0.3 CPU s, once:
 the implementations of everything that it can compile), and parses the intermediate code beside the
 machine code for callers that could link it (0.1 CPU s for the functions of a run of ``hmc-ecs``).
-Callers link the inner copy instead (``inner_dispatcher``).
+Callers link the inner copy instead (:class:`InnerDispatcher`).
 """
 
 from __future__ import annotations
@@ -416,7 +413,7 @@ class MachineCodeCache(SealedCache):
 class ReadyDispatcher(CPUDispatcher):  # type: ignore[misc]
     """Function for calls from Python and function pointers; compiled code calls another copy.
 
-    The copy has no wrappers and no machine code of its own (``inner_dispatcher``).
+    The copy has no wrappers and no machine code of its own (:class:`InnerDispatcher`).
     """
 
     _signatures: tuple[Any, ...] = ()

@@ -1,22 +1,20 @@
 """Positions of effects and of their standard deviations: compiled transformations of theta.
 
-Marginal precision of group effects: the coordinates in which a group's likelihood is quadratic.
-
-The effects of a group have covariance ``Sigma``, and its rows see them with noise of a covariance
-near ``C``: an estimate of the effects varies by ``Sigma + C``, and the log-likelihood of a
-group is nearly linear in ``P = (Sigma + C)^-1``, also where ``Sigma`` tends to 0. ``theta`` ends
-with ``log tau`` of each effect and, if two are correlated, with ``atanh rho``; in these
-coordinates it ends with ``P11`` (, ``P22`` (, ``P12``)) instead.
+Marginal precision, in which the likelihood of a group is nearly linear. The effects of a group have
+covariance ``Sigma``, and its rows see them with noise of a covariance near ``C``: an estimate of
+the effects varies by ``Sigma + C``, and the log-likelihood of a group is nearly linear in ``P =
+(Sigma + C)^-1``, also where ``Sigma`` tends to 0. ``theta`` ends with ``log tau`` of each effect
+and, if two are correlated, with ``atanh rho``; in these coordinates it ends with ``P11`` (, ``P22``
+(, ``P12``)) instead.
 
 ``noise`` is ``(C11)``, ``(C11, C22)`` for two effects without correlation, or
 ``(C11, C22, C12)``; its length is that of the end of theta. Entries of symmetric matrices are in
 the order 11, 22, 12.
 
-Positions of scale parameters of few groups or rows, and of the coefficients beside them.
-
-With few groups the posterior of a standard deviation ``tau`` reaches from 0 far out, with a tail of
-a power of ``tau``, and coefficients that differ between groups vary in proportion to ``tau`` there.
-In two changes of coordinates a chain sees neither:
+Scale parameters of few groups or rows, and the coefficients beside them. With few groups the
+posterior of a standard deviation ``tau`` reaches from 0 far out, with a tail of a power of ``tau``,
+and coefficients that differ between groups vary in proportion to ``tau`` there. In two changes of
+coordinates a chain sees neither:
 
 - ``tau = c |sinh t|`` with ``t`` on the real line: as ``tau / c`` near 0, where the density is
   even and smooth, and as ``log tau`` far out, where the tail is exponential. A correlation of
@@ -29,8 +27,7 @@ In two changes of coordinates a chain sees neither:
   of a parameter, ``share``, ``c^2``, ``log s`` before it is scaled, then ``e`` and ``w``, then the
   power of the parameter that ``tau`` is: 1, or of a gamma shape -1/2.
 
-Effects of the levels of a factor, stretched by a power of their scale; compiled.
-
+Effects of the levels of a factor are stretched by a power of their scale:
 ``u = (tau / tau_star)^a v``, with an exponent ``a`` of each level; ``v`` is ``u`` where ``a`` is 0,
 and a standard normal variate times ``tau_star`` where it is 1. A row of ``levels`` (L, 3) holds the
 component of an effect in theta, that of the log of its scale, and ``a``.

@@ -1,7 +1,5 @@
 """Compiled prior densities, one row of the prior table per component of theta, and draws.
 
-Compiled prior densities: one row of the prior table per component of theta.
-
 A prior table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``; where
 components are jointly normal it is (d, 5 + d), with their precision matrix on the right.
 All densities are in the unconstrained coordinates and include the Jacobian: a scale parameter
@@ -13,8 +11,6 @@ sampler's loop. The rows are independent, but for ``EFFECT``, whose scale is ano
 
 Newton's method and the mass matrix use densities without kinks and walls: see
 :func:`smooth` and :func:`prior_curvature`.
-
-Independent draws from the prior table of :mod:`streammc.numerics.prior`.
 
 A draw is a function of one normal, two uniform and two gamma numbers per component. Each of
 the three kinds has a generator of its own, used in order: ten draws at once are the same bits

@@ -1,7 +1,6 @@
 """Limits of this process: threads, memory, and BLAS beside compiled kernels.
 
-Limit of BLAS to one thread while compiled kernels run in threads of streammc.
-
+While compiled kernels run in threads of streammc, BLAS has one thread (:func:`single_threaded`).
 A product split over two BLAS threads is summed in another order than on one, and
 two of these threads with two BLAS threads each are slower than with one. The limit is a
 property of the process, so the threads inside are counted: the first to enter sets the

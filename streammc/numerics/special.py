@@ -1,26 +1,23 @@
 """Special functions of the likelihoods: logistic, log-gamma, the normal distribution.
 
-Special functions that LLVM can vectorise: without branches, tables and calls.
+LLVM can vectorise them: they have no branches, tables and calls. A call of ``exp`` of the C library
+keeps a loop scalar and takes more time than the rest of a link. The functions here are polynomials
+over a reduced range, evaluated with multiply-adds by Estrin's scheme; the coefficients come from
+interpolation at Chebyshev nodes with 60 digits (``bench/link_kernels.py`` measures speed and
+error). They return NaN for NaN. All rounding is fixed by the source, so that the value of a row
+does not depend on its position in a block.
 
-A call of ``exp`` of the C library keeps a loop scalar and takes more time than the rest of a
-link. The functions here are polynomials over a reduced range, evaluated with multiply-adds by
-Estrin's scheme; the coefficients come from interpolation at Chebyshev nodes with 60 digits
-(``bench/link_kernels.py`` measures speed and error). They return NaN for NaN. All rounding is
-fixed by the source, so that the value of a row does not depend on its position in a block.
+Log-gamma, its derivatives, and their differences without cancellation: above 10 by Stirling's
+series (Abramowitz and Stegun 1964, 6.1.41, 6.3.18, 6.4.12: the first omitted term is below 1e-16),
+below by the recurrence. The difference ``log Gamma(a + y) - log Gamma(a)`` at ``a = 1e8`` would
+lose all digits if formed from its two terms; :func:`rising` returns its difference from ``y log a``
+in closed form.
 
-Log-gamma, its derivatives, and their differences without cancellation.
-
-Above 10 by Stirling's series (Abramowitz and Stegun 1964, 6.1.41, 6.3.18, 6.4.12: the
-first omitted term is below 1e-16), below by the recurrence. The difference
-``log Gamma(a + y) - log Gamma(a)`` at ``a = 1e8`` would lose all digits if formed from
-its two terms; :func:`rising` returns its difference from ``y log a`` in closed form.
-
-Log of the normal distribution function and its derivatives, accurate in both tails.
-
-All three functions of a probit link come from one: ``D(x) = phi(x) / Phi(-x) - x`` for
-``x >= 0``, the excess of the hazard of a normal variable over ``x``. It falls from
-``sqrt(2 / pi)`` like ``1 / x``, so that hazard, logarithm and derivative are sums and
-products of positive numbers. The code has no branches.
+The log of the normal distribution function and its derivatives are accurate in both tails. All
+three functions of a probit link come from one: ``D(x) = phi(x) / Phi(-x) - x`` for ``x >= 0``, the
+excess of the hazard of a normal variable over ``x``. It falls from ``sqrt(2 / pi)`` like ``1 / x``,
+so that hazard, logarithm and derivative are sums and products of positive numbers. The code has no
+branches.
 """
 
 from __future__ import annotations

@@ -5,18 +5,14 @@ totals, so that the error does not grow with the number of tiles; these addition
 neither reassociated nor run in parallel. One kernel computes everything: a second one for
 the remainders alone doubled the time of a cold start.
 
-Compiled operations of the full pass on one tile of rows.
-
 A tile is transposed, (q, m): every loop then runs along the rows, and LLVM vectorises
 it. Columns are padded with zeros to a multiple of four. BLAS is slower here: on tiles of
 512 rows its product takes three times as long at 8 columns, and at 200 it computes both
 halves of a symmetric matrix (2.2 times as long). These loops may reorder sums; the
-compensated totals are formed in ``block_kernel``.
+compensated totals are formed in :func:`reduce_rows`.
 
-Compiled operations of the full pass on the codes of factors, one tile of rows.
-
-A row has one indicator of a factor at most. With K factors and q dense columns it costs K
-look-ups a draw and K (q + p + 1) + K (K - 1) / 2 additions, however many levels there are.
+With codes a row has one indicator of a factor at most. With K factors and q dense columns it costs
+K look-ups a draw and K (q + p + 1) + K (K - 1) / 2 additions, however many levels there are.
 """
 
 from __future__ import annotations
@@ -460,7 +456,7 @@ class PassPoints(NamedTuple):
     tile: int
     """Rows of a tile."""
     level_first: Index
-    """(K,), see ``level_kernel.sum_levels``."""
+    """(K,), see :func:`sum_levels`."""
     level_cross: Index
     level_products: Matrix
     """(levels, R) what each level adds to the linear predictor."""
@@ -484,7 +480,7 @@ class PassSums(NamedTuple):
     """(4, S) sum of the first-order terms; of the second-order terms c; of c^2; of (sum of c over
     a full tile)^2."""
     levels: Matrix
-    """Sums by level and, in ``crosses``, by pairs of levels; see ``level_kernel.sum_levels``."""
+    """Sums by level and, in ``crosses``, by pairs of levels; see :func:`sum_levels`."""
     crosses: Matrix
     flags: Index
     """(3,) counts of the rows whose log-likelihood or derivatives at theta are not finite, and of

@@ -1,14 +1,13 @@
 """Full pass as a reduction: sums of a block of rows, and the merge of two neighbours.
 
-Sums of the expansion over rows with codes, by level; their change to sums of all columns.
-
-A row of the design is ``x = B u + o``: ``u`` has the dense columns and the 0/1 indicators of
-levels, ``B`` is diagonal with ``on - off``, and ``o`` has ``off`` in the columns of levels. With
-``c`` the second derivative of a row in its linear predictor,
+Rows with codes are summed by level (:class:`LevelSums`). A row of the design is ``x = B u + o``:
+``u`` has the dense columns and the 0/1 indicators of levels, ``B`` is diagonal with ``on - off``,
+and ``o`` has ``off`` in the columns of levels. With ``c`` the second derivative of a row in its
+linear predictor,
 
     sum c x x' = B (sum c u u') B + (B s) o' + o (B s)' + (sum c) o o',    s = sum c u.
 
-Sums over ``u`` cost by the number of factors and not of levels (:mod:`level_kernel`).
+Sums over ``u`` cost by the number of factors and not of levels (``block_kernel.sum_levels``).
 """
 
 from __future__ import annotations
@@ -36,333 +35,6 @@ from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
-
-_NONE: Final = np.empty((0, 0), np.uint16)
-
-
-def takes_codes(model: Model) -> bool:
-    """Return whether sums by level are possible: one linear predictor, and no look at columns."""
-    return model.n_linear == 1 and not getattr(model, "sees_columns", False)
-
-
-class LevelSums:
-    """Sums by level, of a model with one linear predictor.
-
-    Parameters
-    ----------
-    columns
-        The columns of the design; ``None`` for a design without codes, which has no sums here.
-    points
-        (1 + S, d) parameters at which rows are evaluated: theta, and the S shifts.
-    n_scalar
-        Scalar parameters of the model.
-    """
-
-    def __init__(self, columns: CodedColumns | None, points: Matrix, n_scalar: int) -> None:
-        self.columns = columns
-        width = np.zeros(0, np.int64) if columns is None else columns.width
-        self.first, self.cross = _places(width)
-        self._n_scalar = n_scalar
-        self._half = 0 if columns is None else _sums_of_level(columns, n_scalar)
-        self.sums = np.zeros((int((width + 1).sum()), 2 * self._half))
-        self.crosses = np.zeros((2, _n_pairs(width)))
-        self.products = self._products(points)
-
-    def dense(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the components (.., dense + scalars) of ``vectors`` (.., d) without levels."""
-        if self.columns is None:
-            return vectors
-        q = len(self.columns.on)
-        parts = [vectors[..., self.columns.place], vectors[..., q:]]
-        return np.ascontiguousarray(np.concatenate(parts, axis=-1))
-
-    def codes(self, X: NDArray[np.float64] | CodedMatrix) -> NDArray[np.uint16]:
-        """Return the codes (m, K) of rows, read-only."""
-        codes = X.codes if isinstance(X, CodedMatrix) else _NONE
-        view = np.ascontiguousarray(codes).view()
-        view.flags.writeable = False
-        return view
-
-    def flat(self, dense: Matrix) -> Matrix:
-        """Return the sums of dense columns (2, ..), of levels and of pairs as one (2, N)."""
-        if self.columns is None:
-            return dense
-        parts = [self.sums[:, : self._half], self.sums[:, self._half :]]
-        levels = np.stack([part.reshape(-1) for part in parts])
-        return np.concatenate([dense, levels, self.crosses], axis=1)
-
-    def expansion(self, totals: Matrix, dim: int) -> tuple[float, Vector, Matrix]:
-        """Return log-likelihood, gradient and Hessian in all columns; ``dim`` without levels."""
-        if self.columns is None:
-            return expansion_of(totals, dim)
-        return wide_expansion(self.columns, self._n_scalar, totals)
-
-    def _products(self, points: Matrix) -> Matrix:
-        """Return what each code adds to the linear predictor at each point, (levels, R)."""
-        R = (1 + len(points)) // 2 * 2
-        found = np.zeros((len(self.sums), R))
-        if self.columns is None:
-            return found
-        for row, here in zip(self.first, _slices(self.columns), strict=True):
-            on, off = self.columns.on[here], self.columns.off[here]
-            block = found[row : row + len(on) + 1, : len(points)]
-            block[:] = points[:, here] @ off
-            block[1:] += (points[:, here] * (on - off)).T
-        return found
-
-
-def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
-    """Return log-likelihood, gradient and Hessian from compensated totals."""
-    with np.errstate(invalid="ignore"):
-        both = totals[0] + totals[1]
-    upper = np.triu(both[1 + dim :].reshape(dim, dim))
-    return float(both[0]), both[1 : 1 + dim], upper + np.triu(upper, 1).T
-
-
-def wide_expansion(
-    columns: CodedColumns, n_scalar: int, totals: Matrix
-) -> tuple[float, Vector, Matrix]:
-    """Return log-likelihood, gradient and Hessian in all columns, from ``LevelSums.flat``."""
-    with np.errstate(invalid="ignore"):
-        both = totals[0] + totals[1]
-    p, q, at = 1 + n_scalar, len(columns.on), columns.place
-    d, n_dense = q + n_scalar, len(at)
-    d_dense = n_dense + n_scalar
-    end = 1 + d_dense + d_dense**2
-    first, cross = _places(columns.width)
-    shape = (int((columns.width + 1).sum()), _sums_of_level(columns, n_scalar))
-    levels = both[end : end + shape[0] * shape[1]].reshape(shape)
-    pairs = both[end + shape[0] * shape[1] :]
-    kept = np.concatenate([at, np.arange(q, d)])
-    slope, hessian, s = np.zeros(d), np.zeros((d, d)), np.zeros(q)
-    slope[kept] = both[1 : 1 + d_dense]
-    upper = np.triu(both[1 + d_dense : end].reshape(d_dense, d_dense))
-    hessian[np.ix_(kept, kept)] = upper + np.triu(upper, 1).T
-    whole = levels[: columns.width[0] + 1].sum(axis=0)
-    s[at] = whole[:n_dense]
-    own = _Columns(-(-n_dense // 4) * 4, p)
-    for row, here in zip(first, _slices(columns), strict=True):
-        block = levels[row + 1 : row + 1 + here.stop - here.start]
-        hessian[here, at] = block[:, :n_dense]
-        hessian[at, here] = block[:, :n_dense].T
-        np.fill_diagonal(hessian[here, here], block[:, own.bend])
-        s[here] = block[:, own.bend]
-        slope[here] = block[:, own.slope]
-        hessian[here, q:] = block[:, own.mixed]
-    _add_pairs(columns, cross, pairs, hessian)
-    scale, off = columns.on - columns.off, columns.off
-    linear = hessian[:q, :q]
-    linear *= scale[:, None]
-    linear *= scale
-    linear += np.outer(scale * s, off)
-    linear += np.outer(off, scale * s + whole[own.bend] * off)
-    slope[:q] = scale * slope[:q] + whole[own.slope] * off
-    hessian[:q, q:] = scale[:, None] * hessian[:q, q:] + np.outer(off, whole[own.mixed])
-    hessian[q:, :q] = hessian[:q, q:].T
-    lower = np.tril_indices(q, -1)
-    linear[lower] = linear.T[lower]
-    return float(both[0]), slope, hessian
-
-
-class _Columns:
-    """Columns of the sums of a level, after those of c z; see ``level_kernel.sum_levels``."""
-
-    def __init__(self, start: int, p: int) -> None:
-        self.bend, self.slope = start, start + 1
-        self.mixed = slice(start + 2, start + 1 + p)
-
-
-def _places(width: Index) -> tuple[Index, Index]:
-    """Return the arrays ``first`` and ``cross`` of ``level_kernel.sum_levels``."""
-    widths = width + 1
-    sizes = np.triu(np.outer(widths, widths), 1).reshape(-1)
-    starts = np.cumsum(sizes) - sizes
-    return np.cumsum(widths) - widths, np.concatenate([starts, widths]).astype(np.int64)
-
-
-def _n_pairs(width: Index) -> int:
-    return int(np.triu(np.outer(width + 1, width + 1), 1).sum())
-
-
-def _sums_of_level(columns: CodedColumns, n_scalar: int) -> int:
-    """Return the number of sums of a level, without low parts."""
-    return -(-len(columns.place) // 4) * 4 + 2 + n_scalar
-
-
-def _slices(columns: CodedColumns) -> list[slice]:
-    """Return the columns of each factor."""
-    return [slice(a, a + n) for a, n in zip(columns.first, columns.width, strict=True)]
-
-
-def _add_pairs(columns: CodedColumns, cross: Index, pairs: Vector, hessian: Any) -> None:
-    """Write the entries of pairs of levels of different factors."""
-    blocks, K = _slices(columns), len(columns.first)
-    for k in range(K):
-        for l in range(k + 1, K):
-            shape = (columns.width[k] + 1, columns.width[l] + 1)
-            start = cross[k * K + l]
-            table = pairs[start : start + shape[0] * shape[1]].reshape(shape)[1:, 1:]
-            hessian[blocks[k], blocks[l]] = table
-            hessian[blocks[l], blocks[k]] = table.T
-
-
-# A compiled call lasts at most about 0.2 s: signals and progress wait for its end.
-_CALL_ENTRIES = 2**23
-
-
-def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> Matrix:
-    """Return theta and the shifts by predictor, padded: (n_linear R, q), R even, q in fours."""
-    n = model.n_linear
-    padded = np.zeros((n, (2 + len(shifts)) // 2 * 2, -(-n_features // 4) * 4))
-    stacked = np.concatenate([theta[None], shifts])[:, : n * n_features]
-    shaped = stacked.reshape(len(stacked), n, n_features)
-    padded[:, : len(stacked), :n_features] = shaped.transpose(1, 0, 2)
-    return padded.reshape(-1, padded.shape[2])
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view that cannot be written to: rows of a mapped file are of that type."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-class RowSums:
-    """Sums, histogram and squared scores of the rows given so far; see ``reduce_rows``.
-
-    Parameters
-    ----------
-    model
-        The likelihood.
-    theta
-        (d,) expansion point.
-    shifts
-        (S, d) shifts from ``theta`` at which remainders are evaluated; S may be 0.
-    order
-        Order of the control variates.
-    n_features
-        Columns of the design.
-    with_sums
-        Whether to add up the expansion, or only to evaluate remainders.
-    coded
-        The columns of a design with codes, of a model that ``takes_codes``.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        theta: Vector,
-        shifts: Matrix,
-        order: int,
-        n_features: int,
-        with_sums: bool = True,
-        coded: CodedColumns | None = None,
-    ) -> None:
-        n_shifts = len(shifts)
-        self._model = model
-        points = np.concatenate([theta[None], shifts]).astype(np.float64)
-        self._levels = LevelSums(coded, points, model.n_scalar)
-        theta, self._shifts = self._levels.dense(points[0]), self._levels.dense(points[1:])
-        d = len(theta)
-        self._tile = tile_rows(n_features)
-        dense = n_features if coded is None else len(coded.place)
-        self._points = PassPoints(
-            theta,
-            columns_of(model, theta, self._shifts, dense),
-            self._shifts,
-            model.n_linear,
-            model.n_scalar,
-            dense,
-            order,
-            self._tile,
-            self._levels.first,
-            self._levels.cross,
-            self._levels.products,
-            int(with_sums),
-        )
-        self._power_sums = np.zeros((N_BINS, -(-n_shifts // 4), 5, 4))
-        self._counts = np.zeros(N_BINS, np.int64)
-        self._totals = np.zeros((2, 1 + d + d * d))
-        self.terms = np.zeros((4, n_shifts))
-        self._flags = np.zeros(3, np.int64)
-
-    @property
-    def totals(self) -> Matrix:
-        """Log-likelihood, gradient, upper half of the Hessian (2, 1 + d + d d).
-
-        Of a design with codes they are those of the dense columns, followed by sums by level; see
-        ``level_sums.wide_expansion``.
-        """
-        return self._levels.flat(self._totals)
-
-    def expansion(self) -> tuple[float, Vector, Matrix]:
-        """Return the log-likelihood, its gradient and its Hessian in all columns."""
-        return self._levels.expansion(self.totals, len(self._points.theta))
-
-    @property
-    def tiles(self) -> int:
-        """Number of full tiles so far."""
-        return int(self._flags[1])
-
-    def histogram(self) -> Histogram:
-        """Return the histogram of the rows given so far."""
-        n_shifts = len(self._shifts)
-        by_draw = self._power_sums.transpose(0, 1, 3, 2).reshape(N_BINS, -1, 5)[:, :n_shifts]
-        return Histogram(self._counts.copy(), by_draw[..., :4].copy(), by_draw[..., 4].copy())
-
-    def add(
-        self,
-        X: NDArray[Any] | CodedMatrix,
-        y: NDArray[Any],
-        offset: NDArray[Any],
-        weight: NDArray[Any],
-        squares: Vector,
-        remainders: Matrix | None = None,
-    ) -> tuple[int, int]:
-        """Add rows; write their squared scores ``squares`` (m,) and ``remainders`` (S, m).
-
-        Returns
-        -------
-        tuple
-            Index of the first row without a finite log-likelihood, or -1, and the number of them.
-        """
-        codes = self._levels.codes(X)
-        if isinstance(X, CodedMatrix):
-            X = X.dense
-        n, q = X.shape
-        single = X.dtype == np.float32
-        X = np.ascontiguousarray(X, dtype=np.float32 if single else np.float64)
-        sides = [np.ascontiguousarray(part, dtype=np.float64) for part in (y, offset, weight)]
-        none = np.empty((len(self._shifts), 0))
-        first_bad, bad_before = -1, int(self._flags[0])
-        step = max(1, _CALL_ENTRIES // (self._tile * max(q, 16))) * self._tile
-        for start in range(0, n, step):
-            here = slice(start, start + step)
-            part = none if remainders is None else np.empty((len(none), len(squares[here])))
-            rows = PassRows(
-                _read_only(X[here] if single else np.empty((0, q), np.float32)),
-                _read_only(np.empty((0, q)) if single else X[here]),
-                codes[here],
-                *(side[here] for side in sides),
-            )
-            sums = PassSums(
-                self._totals,
-                part,
-                squares[here],
-                self._counts,
-                self._power_sums,
-                self.terms,
-                self._levels.sums,
-                self._levels.crosses,
-                self._flags,
-            )
-            reduce_rows(self._model.link, self._model.constants, rows, self._points, sums)
-            if remainders is not None:
-                remainders[:, here] = part
-            if first_bad < 0 and self._flags[2] >= 0:
-                first_bad = start + int(self._flags[2])
-        return first_bad, int(self._flags[0]) - bad_before
-
 
 SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
 """Per block: first row, number of rows, mean response, mean log-likelihood, size of its
@@ -555,3 +227,330 @@ def row_order(sums: BlockSums, rows: int) -> float:
         one = sums.terms[2] / sums.n_rows - (sums.terms[1] / sums.n_rows) ** 2
         many = sums.terms[3] / sums.tiles - (rows * sums.terms[1] / sums.n_rows) ** 2
         return float(np.median(many / (rows * one)))
+
+
+# A compiled call lasts at most about 0.2 s: signals and progress wait for its end.
+_CALL_ENTRIES = 2**23
+
+
+def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> Matrix:
+    """Return theta and the shifts by predictor, padded: (n_linear R, q), R even, q in fours."""
+    n = model.n_linear
+    padded = np.zeros((n, (2 + len(shifts)) // 2 * 2, -(-n_features // 4) * 4))
+    stacked = np.concatenate([theta[None], shifts])[:, : n * n_features]
+    shaped = stacked.reshape(len(stacked), n, n_features)
+    padded[:, : len(stacked), :n_features] = shaped.transpose(1, 0, 2)
+    return padded.reshape(-1, padded.shape[2])
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to: rows of a mapped file are of that type."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class RowSums:
+    """Sums, histogram and squared scores of the rows given so far; see ``reduce_rows``.
+
+    Parameters
+    ----------
+    model
+        The likelihood.
+    theta
+        (d,) expansion point.
+    shifts
+        (S, d) shifts from ``theta`` at which remainders are evaluated; S may be 0.
+    order
+        Order of the control variates.
+    n_features
+        Columns of the design.
+    with_sums
+        Whether to add up the expansion, or only to evaluate remainders.
+    coded
+        The columns of a design with codes, of a model that ``takes_codes``.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        theta: Vector,
+        shifts: Matrix,
+        order: int,
+        n_features: int,
+        with_sums: bool = True,
+        coded: CodedColumns | None = None,
+    ) -> None:
+        n_shifts = len(shifts)
+        self._model = model
+        points = np.concatenate([theta[None], shifts]).astype(np.float64)
+        self._levels = LevelSums(coded, points, model.n_scalar)
+        theta, self._shifts = self._levels.dense(points[0]), self._levels.dense(points[1:])
+        d = len(theta)
+        self._tile = tile_rows(n_features)
+        dense = n_features if coded is None else len(coded.place)
+        self._points = PassPoints(
+            theta,
+            columns_of(model, theta, self._shifts, dense),
+            self._shifts,
+            model.n_linear,
+            model.n_scalar,
+            dense,
+            order,
+            self._tile,
+            self._levels.first,
+            self._levels.cross,
+            self._levels.products,
+            int(with_sums),
+        )
+        self._power_sums = np.zeros((N_BINS, -(-n_shifts // 4), 5, 4))
+        self._counts = np.zeros(N_BINS, np.int64)
+        self._totals = np.zeros((2, 1 + d + d * d))
+        self.terms = np.zeros((4, n_shifts))
+        self._flags = np.zeros(3, np.int64)
+
+    @property
+    def totals(self) -> Matrix:
+        """Log-likelihood, gradient, upper half of the Hessian (2, 1 + d + d d).
+
+        Of a design with codes they are those of the dense columns, followed by sums by level; see
+        ``level_sums.wide_expansion``.
+        """
+        return self._levels.flat(self._totals)
+
+    def expansion(self) -> tuple[float, Vector, Matrix]:
+        """Return the log-likelihood, its gradient and its Hessian in all columns."""
+        return self._levels.expansion(self.totals, len(self._points.theta))
+
+    @property
+    def tiles(self) -> int:
+        """Number of full tiles so far."""
+        return int(self._flags[1])
+
+    def histogram(self) -> Histogram:
+        """Return the histogram of the rows given so far."""
+        n_shifts = len(self._shifts)
+        by_draw = self._power_sums.transpose(0, 1, 3, 2).reshape(N_BINS, -1, 5)[:, :n_shifts]
+        return Histogram(self._counts.copy(), by_draw[..., :4].copy(), by_draw[..., 4].copy())
+
+    def add(
+        self,
+        X: NDArray[Any] | CodedMatrix,
+        y: NDArray[Any],
+        offset: NDArray[Any],
+        weight: NDArray[Any],
+        squares: Vector,
+        remainders: Matrix | None = None,
+    ) -> tuple[int, int]:
+        """Add rows; write their squared scores ``squares`` (m,) and ``remainders`` (S, m).
+
+        Returns
+        -------
+        tuple
+            Index of the first row without a finite log-likelihood, or -1, and the number of them.
+        """
+        codes = self._levels.codes(X)
+        if isinstance(X, CodedMatrix):
+            X = X.dense
+        n, q = X.shape
+        single = X.dtype == np.float32
+        X = np.ascontiguousarray(X, dtype=np.float32 if single else np.float64)
+        sides = [np.ascontiguousarray(part, dtype=np.float64) for part in (y, offset, weight)]
+        none = np.empty((len(self._shifts), 0))
+        first_bad, bad_before = -1, int(self._flags[0])
+        step = max(1, _CALL_ENTRIES // (self._tile * max(q, 16))) * self._tile
+        for start in range(0, n, step):
+            here = slice(start, start + step)
+            part = none if remainders is None else np.empty((len(none), len(squares[here])))
+            rows = PassRows(
+                _read_only(X[here] if single else np.empty((0, q), np.float32)),
+                _read_only(np.empty((0, q)) if single else X[here]),
+                codes[here],
+                *(side[here] for side in sides),
+            )
+            sums = PassSums(
+                self._totals,
+                part,
+                squares[here],
+                self._counts,
+                self._power_sums,
+                self.terms,
+                self._levels.sums,
+                self._levels.crosses,
+                self._flags,
+            )
+            reduce_rows(self._model.link, self._model.constants, rows, self._points, sums)
+            if remainders is not None:
+                remainders[:, here] = part
+            if first_bad < 0 and self._flags[2] >= 0:
+                first_bad = start + int(self._flags[2])
+        return first_bad, int(self._flags[0]) - bad_before
+
+
+_NONE: Final = np.empty((0, 0), np.uint16)
+
+
+def takes_codes(model: Model) -> bool:
+    """Return whether sums by level are possible: one linear predictor, and no look at columns."""
+    return model.n_linear == 1 and not getattr(model, "sees_columns", False)
+
+
+class LevelSums:
+    """Sums by level, of a model with one linear predictor.
+
+    Parameters
+    ----------
+    columns
+        The columns of the design; ``None`` for a design without codes, which has no sums here.
+    points
+        (1 + S, d) parameters at which rows are evaluated: theta, and the S shifts.
+    n_scalar
+        Scalar parameters of the model.
+    """
+
+    def __init__(self, columns: CodedColumns | None, points: Matrix, n_scalar: int) -> None:
+        self.columns = columns
+        width = np.zeros(0, np.int64) if columns is None else columns.width
+        self.first, self.cross = _places(width)
+        self._n_scalar = n_scalar
+        self._half = 0 if columns is None else _sums_of_level(columns, n_scalar)
+        self.sums = np.zeros((int((width + 1).sum()), 2 * self._half))
+        self.crosses = np.zeros((2, _n_pairs(width)))
+        self.products = self._products(points)
+
+    def dense(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the components (.., dense + scalars) of ``vectors`` (.., d) without levels."""
+        if self.columns is None:
+            return vectors
+        q = len(self.columns.on)
+        parts = [vectors[..., self.columns.place], vectors[..., q:]]
+        return np.ascontiguousarray(np.concatenate(parts, axis=-1))
+
+    def codes(self, X: NDArray[np.float64] | CodedMatrix) -> NDArray[np.uint16]:
+        """Return the codes (m, K) of rows, read-only."""
+        codes = X.codes if isinstance(X, CodedMatrix) else _NONE
+        view = np.ascontiguousarray(codes).view()
+        view.flags.writeable = False
+        return view
+
+    def flat(self, dense: Matrix) -> Matrix:
+        """Return the sums of dense columns (2, ..), of levels and of pairs as one (2, N)."""
+        if self.columns is None:
+            return dense
+        parts = [self.sums[:, : self._half], self.sums[:, self._half :]]
+        levels = np.stack([part.reshape(-1) for part in parts])
+        return np.concatenate([dense, levels, self.crosses], axis=1)
+
+    def expansion(self, totals: Matrix, dim: int) -> tuple[float, Vector, Matrix]:
+        """Return log-likelihood, gradient and Hessian in all columns; ``dim`` without levels."""
+        if self.columns is None:
+            return expansion_of(totals, dim)
+        return wide_expansion(self.columns, self._n_scalar, totals)
+
+    def _products(self, points: Matrix) -> Matrix:
+        """Return what each code adds to the linear predictor at each point, (levels, R)."""
+        R = (1 + len(points)) // 2 * 2
+        found = np.zeros((len(self.sums), R))
+        if self.columns is None:
+            return found
+        for row, here in zip(self.first, _slices(self.columns), strict=True):
+            on, off = self.columns.on[here], self.columns.off[here]
+            block = found[row : row + len(on) + 1, : len(points)]
+            block[:] = points[:, here] @ off
+            block[1:] += (points[:, here] * (on - off)).T
+        return found
+
+
+def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
+    """Return log-likelihood, gradient and Hessian from compensated totals."""
+    with np.errstate(invalid="ignore"):
+        both = totals[0] + totals[1]
+    upper = np.triu(both[1 + dim :].reshape(dim, dim))
+    return float(both[0]), both[1 : 1 + dim], upper + np.triu(upper, 1).T
+
+
+def wide_expansion(
+    columns: CodedColumns, n_scalar: int, totals: Matrix
+) -> tuple[float, Vector, Matrix]:
+    """Return log-likelihood, gradient and Hessian in all columns, from ``LevelSums.flat``."""
+    with np.errstate(invalid="ignore"):
+        both = totals[0] + totals[1]
+    p, q, at = 1 + n_scalar, len(columns.on), columns.place
+    d, n_dense = q + n_scalar, len(at)
+    d_dense = n_dense + n_scalar
+    end = 1 + d_dense + d_dense**2
+    first, cross = _places(columns.width)
+    shape = (int((columns.width + 1).sum()), _sums_of_level(columns, n_scalar))
+    levels = both[end : end + shape[0] * shape[1]].reshape(shape)
+    pairs = both[end + shape[0] * shape[1] :]
+    kept = np.concatenate([at, np.arange(q, d)])
+    slope, hessian, s = np.zeros(d), np.zeros((d, d)), np.zeros(q)
+    slope[kept] = both[1 : 1 + d_dense]
+    upper = np.triu(both[1 + d_dense : end].reshape(d_dense, d_dense))
+    hessian[np.ix_(kept, kept)] = upper + np.triu(upper, 1).T
+    whole = levels[: columns.width[0] + 1].sum(axis=0)
+    s[at] = whole[:n_dense]
+    own = _Columns(-(-n_dense // 4) * 4, p)
+    for row, here in zip(first, _slices(columns), strict=True):
+        block = levels[row + 1 : row + 1 + here.stop - here.start]
+        hessian[here, at] = block[:, :n_dense]
+        hessian[at, here] = block[:, :n_dense].T
+        np.fill_diagonal(hessian[here, here], block[:, own.bend])
+        s[here] = block[:, own.bend]
+        slope[here] = block[:, own.slope]
+        hessian[here, q:] = block[:, own.mixed]
+    _add_pairs(columns, cross, pairs, hessian)
+    scale, off = columns.on - columns.off, columns.off
+    linear = hessian[:q, :q]
+    linear *= scale[:, None]
+    linear *= scale
+    linear += np.outer(scale * s, off)
+    linear += np.outer(off, scale * s + whole[own.bend] * off)
+    slope[:q] = scale * slope[:q] + whole[own.slope] * off
+    hessian[:q, q:] = scale[:, None] * hessian[:q, q:] + np.outer(off, whole[own.mixed])
+    hessian[q:, :q] = hessian[:q, q:].T
+    lower = np.tril_indices(q, -1)
+    linear[lower] = linear.T[lower]
+    return float(both[0]), slope, hessian
+
+
+class _Columns:
+    """Columns of the sums of a level, after those of c z; see ``block_kernel.sum_levels``."""
+
+    def __init__(self, start: int, p: int) -> None:
+        self.bend, self.slope = start, start + 1
+        self.mixed = slice(start + 2, start + 1 + p)
+
+
+def _places(width: Index) -> tuple[Index, Index]:
+    """Return the arrays ``first`` and ``cross`` of ``block_kernel.sum_levels``."""
+    widths = width + 1
+    sizes = np.triu(np.outer(widths, widths), 1).reshape(-1)
+    starts = np.cumsum(sizes) - sizes
+    return np.cumsum(widths) - widths, np.concatenate([starts, widths]).astype(np.int64)
+
+
+def _n_pairs(width: Index) -> int:
+    return int(np.triu(np.outer(width + 1, width + 1), 1).sum())
+
+
+def _sums_of_level(columns: CodedColumns, n_scalar: int) -> int:
+    """Return the number of sums of a level, without low parts."""
+    return -(-len(columns.place) // 4) * 4 + 2 + n_scalar
+
+
+def _slices(columns: CodedColumns) -> list[slice]:
+    """Return the columns of each factor."""
+    return [slice(a, a + n) for a, n in zip(columns.first, columns.width, strict=True)]
+
+
+def _add_pairs(columns: CodedColumns, cross: Index, pairs: Vector, hessian: Any) -> None:
+    """Write the entries of pairs of levels of different factors."""
+    blocks, K = _slices(columns), len(columns.first)
+    for k in range(K):
+        for l in range(k + 1, K):
+            shape = (columns.width[k] + 1, columns.width[l] + 1)
+            start = cross[k * K + l]
+            table = pairs[start : start + shape[0] * shape[1]].reshape(shape)[1:, 1:]
+            hessian[blocks[k], blocks[l]] = table
+            hessian[blocks[l], blocks[k]] = table.T

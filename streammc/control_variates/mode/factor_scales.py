@@ -143,17 +143,17 @@ def given_scales(table: Matrix, likelihood: Objective, start: Vector, fixed: boo
     scales, widths = factors.scales, np.full(len(factors.scales), 0.5)
     if fixed:
         logs = np.clip(start[scales], -_FARTHEST, _FARTHEST)
-        squares = _expanded(factors, likelihood, start, _softened(table))
+        squares = _expanded(factors, likelihood, start, softened(table))
         return factors.given(logs, _widths(factors, logs, squares))
     logs = factors.at_priors()
     theta = start.copy()
     for _ in range(_ROUNDS):
         theta[scales] = logs
         try:
-            theta = maximise(likelihood, theta, _softened(factors.given(logs, widths))).theta
+            theta = maximise(likelihood, theta, softened(factors.given(logs, widths))).theta
         except ModelError:  # the search meets it again, and raises it
             return factors.given(logs, widths)
-        squares = _expanded(factors, likelihood, theta, _softened(table))
+        squares = _expanded(factors, likelihood, theta, softened(table))
         new = _climbed(factors, logs, squares)
         moved = float(np.max(np.abs(new - logs)))
         logs = new
@@ -179,7 +179,7 @@ def refined_scales(
         Log-likelihood of all rows, gradient and Hessian at ``theta``.
     """
     factors = _factors(table)
-    squares = _expanded(factors, lambda _: expansion, theta, _softened(table))
+    squares = _expanded(factors, lambda _: expansion, theta, softened(table))
     logs = _climbed(factors, given[factors.scales, LOCATION], squares)
     refined = factors.given(logs, _widths(factors, logs, squares))
     return refined, np.array(factors.scales, dtype=np.int64)
@@ -224,10 +224,10 @@ def with_effects(likelihood: Objective, table: Matrix, own: NDArray[np.bool_]) -
     return objective
 
 
-def _softened(table: Matrix) -> Matrix:
-    """Replace flat priors by Normal(0, 10), as in the search on a subset."""
+def softened(table: Matrix) -> Matrix:
+    """Replace flat priors by Normal(0, 10): a subset may be separated even if all rows are not."""
     soft = table.copy()
-    soft[table[:, KIND] == FLAT, :COLUMNS] = normal(10.0).table(("",))
+    soft[table[:, KIND] == FLAT, :COLUMNS] = normal(scale=10.0).table(("",))
     return soft
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.mode.exact_fit import improper_scale
+from streammc.control_variates.mode.factor_scales import softened
 from streammc.control_variates.mode.newton import maximise
-from streammc.control_variates.mode.search import softened
 from streammc.control_variates.subset import draw_subset, in_memory
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import groups_of

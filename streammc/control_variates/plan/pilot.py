@@ -4,9 +4,8 @@ The histogram of the pass is exact over the rows but sees each row alone, at few
 and around the centre of an earlier pass. The pilot sees neighbours together, at more
 draws, around the mode that the last pass points to.
 
-Sums over the remainders of a pilot, draw by draw; compiled.
-
-NumPy takes ten passes over copies of 2 MB for each of 64 draws: half a second of a plan.
+Sums are compiled: NumPy takes ten passes over copies of 2 MB for each of 64 draws: half a second of
+a plan.
 """
 
 from __future__ import annotations
@@ -29,63 +28,6 @@ from streammc.control_variates.subset import gather
 from streammc.likelihood.grouped import fewer, groups_of
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
-
-_values: Any = types.Array(types.float32, 2, "C")
-_flags: Any = types.Array(types.boolean, 1, "C")
-_group_sums: Any = types.Array(types.float64, 3, "C")
-
-
-@jit(types.void(_values, index_vector, _group_sums, matrix), borrow=True)
-def add_by_group(values, group, sums, maxima):  # type: ignore[no-untyped-def]
-    """Add the columns of ``values`` (S, m) to the sums of their ``group`` (m,).
-
-    ``sums`` (S, G, 3) are those of r, r^2 and r^3, and ``maxima`` (S, G) the largest abs(r).
-    """
-    for s in range(values.shape[0]):
-        for i in range(values.shape[1]):
-            g = group[i]
-            r = np.float64(values[s, i])
-            square = r * r
-            sums[s, g, 0] += r
-            sums[s, g, 1] += square
-            sums[s, g, 2] += square * r
-            maxima[s, g] = max(maxima[s, g], abs(r))
-
-
-@jit(types.void(_values, _flags, i8, vector, vector, vector, matrix), borrow=True)
-def unit_moments(values, left_out, unit_rows, shares, weight, totals, moments):  # type: ignore[no-untyped-def]
-    """Write the moments (5, S) of the totals of the first units, of ``unit_rows`` values each.
-
-    A total is the sum of the values (S, >= m b) that are not ``left_out`` over its share (m,);
-    ``weight`` (m,) has mean 1. The moments are those of ``pilot.UnitMoments``, in its order;
-    ``totals`` (m,) is scratch. What is undefined is NaN.
-    """
-    m = totals.shape[0]
-    for s in range(values.shape[0]):
-        mean = 0.0
-        for j in range(m):
-            total = 0.0
-            for i in range(j * unit_rows, (j + 1) * unit_rows):
-                if not left_out[i]:
-                    total += np.float64(values[s, i])
-            totals[j] = total / shares[j]
-            mean += weight[j] * totals[j]
-        mean /= m
-        second, third, fourth, largest = 0.0, 0.0, 0.0, 0.0
-        for j in range(m):
-            away = totals[j] - mean
-            square = away * away
-            second += weight[j] * square
-            third += weight[j] * square * away
-            fourth += weight[j] * square * square
-            largest = max(largest, abs(away))
-        second /= m
-        moments[0, s] = second
-        moments[1, s] = third / m / second**1.5
-        moments[2, s] = fourth / m / second**2
-        moments[3, s] = math.nan if math.isnan(second) else largest
-        moments[4, s] = mean
-
 
 PILOT_ROWS = 262_144
 N_DRAWS = 64
@@ -223,6 +165,23 @@ class Pilot:
         return ratio
 
 
+def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
+    """Return the pilot: runs of rows, and their remainders at :func:`pilot_shifts`."""
+    most = fewer(PILOT_ROWS, dataset)
+    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
+    shifts = pilot_shifts(cv)
+    values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
+    batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))
+    for first in range(0, len(starts), batch):
+        some = starts[first : first + batch]
+        rows = gather_runs(dataset, some, run_rows)
+        part = remainders(cv, model, rows, shifts)
+        part[~(np.abs(part) < 3e38)] = np.inf
+        values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
+    left_out = np.zeros((len(starts), run_rows), np.bool_)
+    return Pilot(starts, run_rows, values, dataset.n_rows, left_out)
+
+
 def choose_runs(
     n_rows: int, unit_rows: int, most_rows: int, least_rows: int = 64
 ) -> tuple[Index, int]:
@@ -261,18 +220,58 @@ def pilot_shifts(cv: ControlVariates) -> Matrix:
     return shifts
 
 
-def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
-    """Return the pilot: runs of rows, and their remainders at :func:`pilot_shifts`."""
-    most = fewer(PILOT_ROWS, dataset)
-    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
-    shifts = pilot_shifts(cv)
-    values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
-    batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))
-    for first in range(0, len(starts), batch):
-        some = starts[first : first + batch]
-        rows = gather_runs(dataset, some, run_rows)
-        part = remainders(cv, model, rows, shifts)
-        part[~(np.abs(part) < 3e38)] = np.inf
-        values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
-    left_out = np.zeros((len(starts), run_rows), np.bool_)
-    return Pilot(starts, run_rows, values, dataset.n_rows, left_out)
+_values: Any = types.Array(types.float32, 2, "C")
+_flags: Any = types.Array(types.boolean, 1, "C")
+_group_sums: Any = types.Array(types.float64, 3, "C")
+
+
+@jit(types.void(_values, index_vector, _group_sums, matrix), borrow=True)
+def add_by_group(values, group, sums, maxima):  # type: ignore[no-untyped-def]
+    """Add the columns of ``values`` (S, m) to the sums of their ``group`` (m,).
+
+    ``sums`` (S, G, 3) are those of r, r^2 and r^3, and ``maxima`` (S, G) the largest abs(r).
+    """
+    for s in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            g = group[i]
+            r = np.float64(values[s, i])
+            square = r * r
+            sums[s, g, 0] += r
+            sums[s, g, 1] += square
+            sums[s, g, 2] += square * r
+            maxima[s, g] = max(maxima[s, g], abs(r))
+
+
+@jit(types.void(_values, _flags, i8, vector, vector, vector, matrix), borrow=True)
+def unit_moments(values, left_out, unit_rows, shares, weight, totals, moments):  # type: ignore[no-untyped-def]
+    """Write the moments (5, S) of the totals of the first units, of ``unit_rows`` values each.
+
+    A total is the sum of the values (S, >= m b) that are not ``left_out`` over its share (m,);
+    ``weight`` (m,) has mean 1. The moments are those of ``pilot.UnitMoments``, in its order;
+    ``totals`` (m,) is scratch. What is undefined is NaN.
+    """
+    m = totals.shape[0]
+    for s in range(values.shape[0]):
+        mean = 0.0
+        for j in range(m):
+            total = 0.0
+            for i in range(j * unit_rows, (j + 1) * unit_rows):
+                if not left_out[i]:
+                    total += np.float64(values[s, i])
+            totals[j] = total / shares[j]
+            mean += weight[j] * totals[j]
+        mean /= m
+        second, third, fourth, largest = 0.0, 0.0, 0.0, 0.0
+        for j in range(m):
+            away = totals[j] - mean
+            square = away * away
+            second += weight[j] * square
+            third += weight[j] * square * away
+            fourth += weight[j] * square * square
+            largest = max(largest, abs(away))
+        second /= m
+        moments[0, s] = second
+        moments[1, s] = third / m / second**1.5
+        moments[2, s] = fourth / m / second**2
+        moments[3, s] = math.nan if math.isnan(second) else largest
+        moments[4, s] = mean

@@ -10,10 +10,9 @@ approximation,
   than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
 
 Where the perturbed density is sampled, it must also match the posterior out to its tails
-(:mod:`tails`), and is cut there (:mod:`edge`).
+(``plan.tails``), and is cut there (``tails.Edge``).
 
-Forecast of a block-Poisson product: the variance of its logarithm, and its mean sign.
-
+Of a block-Poisson product the variance of its logarithm and its mean sign are forecast.
 ``log |L^|`` is a sum over Poisson(lambda) factors ``A = (d_f - a) / lambda``: its variance
 is ``lambda E[(log |A|)^2]``, and under the density that the sampler visits the mean sign
 is ``exp(-2 lambda E[max(-A, 0)])`` (``likelihood.estimators``). Quiroz et al. 2018
@@ -23,12 +22,11 @@ the pilot holds, so heavy tails count. With the bound ``a`` at the sampled remai
 variance is that of the difference estimator from the same ``k`` units, ``V``, and the
 mini-batch only decides how often ``A`` is negative: least often for one unit.
 
-Choice of the unit: single rows or runs, by whether the store fits in memory.
-
-To read one row of a mapped file, its page is read. If the store does not fit in memory,
-these reads take most of the time of an iteration, and a run of contiguous rows needs no
-more of them than one row: with more than one unit a block, runs give the same subsample
-with fewer reads. If the rows are in memory, runs save nothing.
+The unit is a single row, or a run where the store does not fit in memory. To read one row of a
+mapped file, its page is read. If the store does not fit in memory, these reads take most of the
+time of an iteration, and a run of contiguous rows needs no more of them than one row: with more
+than one unit a block, runs give the same subsample with fewer reads. If the rows are in memory,
+runs save nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ from streammc.protocols import Dataset, Index, Model, Vector
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """Settings of ``subsample_plan.plan``, which checks them against the data.
+    """Settings of :func:`plan`, which checks them against the data.
 
     Attributes
     ----------
@@ -74,7 +72,7 @@ class PlanRequest:
     probabilities
         Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
     variance_target
-        Limit of V; ``None``: 0.1, or ``signs.variance_target`` for a product.
+        Limit of V; ``None``: 0.1, or ``signed_variance_target`` for a product.
     perturbed
         Whether the perturbed density is sampled: it must match the posterior out to its
         tails, with more units if need be, and is cut there.
@@ -98,6 +96,290 @@ class PlanRequest:
     scheduler: Any = None
     progress: Callable[[int, int], None] | None = None
     phases: Phases | None = None
+
+
+VARIANCE_TARGET = 0.1
+MOST_BLOCKS = 100
+CERTAINTY_ROWS: Final = "certainty_rows"
+RELATIVE: Final = "relative_probability"
+_NAMES: Final = ("hmc-ecs", "hmc-ecs-signed")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The design of the subsample, frozen before the first iteration.
+
+    Attributes
+    ----------
+    certainty_rows
+        (c,) sorted indices of the rows that are always evaluated.
+    unit_rows, n_units, k, n_blocks
+        Rows of a unit b, units of the data U, units of the subsample k, blocks G.
+    reasons
+        One sentence for each choice.
+    predicted
+        ``variance`` (90th percentile), ``variance_by_draw``, ``skewness``,
+        ``remainder_kurtosis``, ``perturbation_range``, ``max_jump``,
+        ``needed_without_certainty`` (rows); with an edge ``perturbation``, the largest of
+        ``tails.Tails.perturbation``.
+    deff, deff_rows
+        Design effect of runs of ``deff_rows`` rows, without the certainty rows.
+    refused
+        Why subsampling is refused, and what to do; ``None`` if it is not.
+    relative
+        (U,) probabilities of the units over the uniform one; ``None``: all the same.
+    score_seconds
+        Time of the pass that scored the units.
+    """
+
+    certainty_rows: Index
+    unit_rows: int
+    n_units: int
+    k: int
+    n_blocks: int
+    reasons: tuple[str, ...]
+    predicted: dict[str, Any]
+    deff: float
+    deff_rows: int
+    refused: str | None
+    factor_units: int = 0
+    """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
+    relative: NDArray[np.float32] | None = None
+    score_seconds: float = 0.0
+    edge: Edge | None = None
+    """Region outside which the perturbed density is 0; ``None``: not cut."""
+
+    @property
+    def passes(self) -> int:
+        """Number of full passes made by the plan itself."""
+        return 0 if self.relative is None else 1
+
+    @property
+    def subsample_size(self) -> int:
+        """Rows of the subsample, m = k b."""
+        return self.k * self.unit_rows
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON of everything but the arrays; a number that is not finite becomes null."""
+        return {
+            "unit_rows": self.unit_rows,
+            "n_units": self.n_units,
+            "k": self.k,
+            "n_blocks": self.n_blocks,
+            "certainty_rows": len(self.certainty_rows),
+            "reasons": list(self.reasons),
+            "predicted": {name: _plain(value) for name, value in self.predicted.items()},
+            "deff": self.deff,
+            "deff_rows": self.deff_rows,
+            "refused": self.refused,
+            "factor_units": self.factor_units,
+            "probabilities": UNIFORM if self.relative is None else SCORES,
+            "passes": self.passes,
+            "score_seconds": self.score_seconds,
+            "edge": self.edge.describe() if self.edge is not None else None,
+        }
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays by name, for the group ``constant_data``."""
+        arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
+        if self.relative is not None:
+            arrays[RELATIVE] = (("unit",), self.relative)
+        return arrays | (self.edge.arrays() if self.edge is not None else {})
+
+    @classmethod
+    def from_description(
+        cls, described: Mapping[str, Any], read: Callable[[str], NDArray[Any]]
+    ) -> Plan:
+        """Restore from :meth:`describe` and :meth:`arrays`, read by name."""
+        rows = np.asarray(read(CERTAINTY_ROWS), np.int64)
+        if len(rows) != described["certainty_rows"]:
+            raise StoreError(
+                f"expected {described['certainty_rows']} certainty rows, found {len(rows)}; "
+                "the run is damaged: start it again"
+            )
+        return cls(
+            certainty_rows=rows,
+            unit_rows=int(described["unit_rows"]),
+            n_units=int(described["n_units"]),
+            k=int(described["k"]),
+            n_blocks=int(described["n_blocks"]),
+            reasons=tuple(described["reasons"]),
+            predicted=dict(described["predicted"]),
+            deff=float(described["deff"]),
+            deff_rows=int(described["deff_rows"]),
+            refused=described["refused"],
+            factor_units=int(described.get("factor_units", 0)),
+            relative=None if described.get("probabilities", UNIFORM) == UNIFORM else read(RELATIVE),
+            score_seconds=float(described.get("score_seconds", 0.0)),
+            edge=Edge.from_description(described["edge"], read) if described.get("edge") else None,
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as JSON: numbers that are not finite become null."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if math.isfinite(value) else None
+
+
+_RUN_BYTES = 16_384
+"""Largest size of a run: four pages."""
+
+
+def plan_units(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    request: PlanRequest,
+    *,
+    memory: int,
+) -> Plan:
+    """Return the plan with the unit that needs the fewest reads.
+
+    Parameters
+    ----------
+    request
+        Settings. Without ``unit_rows`` the unit is chosen here. Units drawn by score are single
+        rows: few are needed, and a run dilutes the rows with high scores.
+    memory
+        Bytes of memory that the rows of a store may occupy as cached pages.
+    """
+    if request.unit_rows is not None or request.probabilities != UNIFORM:
+        return plan(cv, dataset, model, request)
+    rows = plan(cv, dataset, model, replace(request, unit_rows=1))
+    size = dataset.n_rows * dataset.rows().row_bytes
+    if dataset.address == "memory" or rows.refused is not None:
+        return rows
+    if size <= memory:
+        fits = f"the store ({_gb(size)}) fits in free memory, where runs of rows save no reading"
+        return _because(rows, f"single rows: {fits}")
+    larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
+    longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
+    b = min(-(-rows.k // (request.n_blocks or MOST_BLOCKS)), longest)
+    runs = plan(cv, dataset, model, replace(request, unit_rows=b)) if b > 1 else rows
+    if runs.refused is None and runs.k >= rows.k:
+        fewest = "no run would read less" if longest > 1 else "a row is a whole read"
+        return _because(rows, f"single rows: {larger}, but {fewest}")
+    if runs.refused or runs.subsample_size > ROW_ORDER_WARNING * rows.subsample_size:
+        return _because(
+            rows,
+            f"single rows: {larger}, but rows are ordered: runs would take {runs.subsample_size} "
+            f"rows instead of {rows.subsample_size}; for runs, ingest with --shuffle",
+        )
+    return _because(
+        runs, f"runs of {b} rows: {larger}, and {runs.k} reads replace {rows.k} of single rows"
+    )
+
+
+def _because(chosen: Plan, reason: str) -> Plan:
+    return replace(chosen, reasons=(*chosen.reasons, reason))
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3g} GB"
+
+
+def plan(
+    cv: ControlVariates, dataset: Dataset, model: Model, request: PlanRequest | None = None
+) -> Plan:
+    """Return the plan: certainty rows, number of units k and number of blocks G.
+
+    Parameters
+    ----------
+    request
+        Settings; ``None``: all defaults.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is out of range.
+    """
+    request = request or PlanRequest()
+    subsample_size, factor_units = request.subsample_size, request.factor_units
+    n = dataset.n_rows
+    b = 1 if request.unit_rows is None else request.unit_rows
+    _require("unit_rows", b, 1, n)
+    if subsample_size is not None:
+        _require("subsample_size", subsample_size, 1, n)
+    variance_target = _variance_target(request, cv)
+    fit = request.memory_limit // (8 * (dataset.n_features + 3))
+    most = min(fit, n) if request.certainty else 0
+    edge = growth_at_edge(cv.dim, cv.order) if factor_units else None
+    bounds = Bounds(variance_target, subsample_size, most, edge)
+    pilot = evaluate(cv, dataset, model, b)
+    scores = None
+    if request.probabilities == UNIFORM:
+        cost = relative_sizes(dataset, cv.candidates)
+        choice = same_for_all(cv, pilot, b, bounds, cost)
+    else:
+        scores = unit_scores(
+            cv, dataset, model, b, scheduler=request.scheduler, progress=request.progress
+        )
+        choice = by_score(pilot, b, bounds, scores)
+    wanted = choice.needed if subsample_size is None else float(subsample_size)
+    group = max(factor_units, 1)
+    k = group * math.ceil(math.ceil(min(wanted, float(n)) / b) / group)
+    certain = len(choice.certain)
+    refused = None
+    if subsample_size is None and not choice.load + wanted <= n / 2:
+        refused = refusal_text(certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0])
+    reach: tails.Tails | None = None
+    if request.perturbed and refused is None and k >= 2:
+        reach = tails.profile(cv, dataset, model, b, choice, request.phases)
+        if subsample_size is None:
+            needed = reach.units(k, most := int(n / 2 - choice.load) // b)
+            k = int(needed) if math.isfinite(needed) else max(k, most)
+        # A given subsample size is only refused if the perturbation is hopeless.
+        hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
+        if hopeless if subsample_size is not None else not reach.holds(k):
+            refused = leaves_text(reach.fault(k), subsample_size is not None)
+    if request.n_blocks is not None:
+        _require("n_blocks", request.n_blocks, 1, k // group)
+    n_units = -(-n // b)
+    predicted = choice.predict(k, b, n_units)
+    if factor_units:
+        predicted |= predicted_signs(choice.rest, b, k, factor_units, choice.moments[0].total[0])
+        if refused is None and not predicted["mean_sign"] >= LEAST_SIGN:
+            refused = unsigned_text(k * b, predicted["mean_sign"], LEAST_SIGN)
+    if reach is not None:
+        predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
+    deff = choice.rest.deff(pilot.run_rows)
+    reasons = reason_lines(cv, certain, k, b, predicted, subsample_size, variance_target)
+    reasons += order_lines(choice.rest.relative, deff, pilot.run_rows)
+    return Plan(
+        certainty_rows=choice.certain,
+        unit_rows=b,
+        n_units=n_units,
+        k=k,
+        n_blocks=request.n_blocks or min(MOST_BLOCKS, k // group),
+        reasons=tuple(reasons),
+        predicted=predicted,
+        deff=deff,
+        deff_rows=pilot.run_rows,
+        refused=refused,
+        factor_units=factor_units,
+        relative=choice.rest.relative,
+        score_seconds=scores.seconds if scores else 0.0,
+        edge=reach.edge(k) if reach is not None else None,
+    )
+
+
+def _require(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or int(value) != value or not low <= value <= high:
+        raise ConfigError(
+            f"expected {name} from {low} to {high}, found {value}; leave it out for the default"
+        )
+
+
+def _variance_target(request: PlanRequest, cv: ControlVariates) -> float:
+    """Return the limit of V, as given or by default; raise ConfigError unless above 0."""
+    given = request.variance_target
+    if given is None:
+        blocks = request.n_blocks or MOST_BLOCKS
+        given = signed_variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
+    if not given > 0.0:
+        raise ConfigError(f"expected variance_target > 0, found {given}; give one such as 0.1")
+    return given
 
 
 ROW_ORDER_WARNING: Final = 2.0
@@ -305,287 +587,3 @@ def predicted_signs(
         "remainder": middle,
         "mean_sign": float(found.mean_sign.mean()),
     }
-
-
-VARIANCE_TARGET = 0.1
-MOST_BLOCKS = 100
-CERTAINTY_ROWS: Final = "certainty_rows"
-RELATIVE: Final = "relative_probability"
-_NAMES: Final = ("hmc-ecs", "hmc-ecs-signed")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The design of the subsample, frozen before the first iteration.
-
-    Attributes
-    ----------
-    certainty_rows
-        (c,) sorted indices of the rows that are always evaluated.
-    unit_rows, n_units, k, n_blocks
-        Rows of a unit b, units of the data U, units of the subsample k, blocks G.
-    reasons
-        One sentence for each choice.
-    predicted
-        ``variance`` (90th percentile), ``variance_by_draw``, ``skewness``,
-        ``remainder_kurtosis``, ``perturbation_range``, ``max_jump``,
-        ``needed_without_certainty`` (rows); with an edge ``perturbation``, the largest of
-        ``tails.Tails.perturbation``.
-    deff, deff_rows
-        Design effect of runs of ``deff_rows`` rows, without the certainty rows.
-    refused
-        Why subsampling is refused, and what to do; ``None`` if it is not.
-    relative
-        (U,) probabilities of the units over the uniform one; ``None``: all the same.
-    score_seconds
-        Time of the pass that scored the units.
-    """
-
-    certainty_rows: Index
-    unit_rows: int
-    n_units: int
-    k: int
-    n_blocks: int
-    reasons: tuple[str, ...]
-    predicted: dict[str, Any]
-    deff: float
-    deff_rows: int
-    refused: str | None
-    factor_units: int = 0
-    """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
-    relative: NDArray[np.float32] | None = None
-    score_seconds: float = 0.0
-    edge: Edge | None = None
-    """Region outside which the perturbed density is 0; ``None``: not cut."""
-
-    @property
-    def passes(self) -> int:
-        """Number of full passes made by the plan itself."""
-        return 0 if self.relative is None else 1
-
-    @property
-    def subsample_size(self) -> int:
-        """Rows of the subsample, m = k b."""
-        return self.k * self.unit_rows
-
-    def describe(self) -> dict[str, Any]:
-        """Return JSON of everything but the arrays; a number that is not finite becomes null."""
-        return {
-            "unit_rows": self.unit_rows,
-            "n_units": self.n_units,
-            "k": self.k,
-            "n_blocks": self.n_blocks,
-            "certainty_rows": len(self.certainty_rows),
-            "reasons": list(self.reasons),
-            "predicted": {name: _plain(value) for name, value in self.predicted.items()},
-            "deff": self.deff,
-            "deff_rows": self.deff_rows,
-            "refused": self.refused,
-            "factor_units": self.factor_units,
-            "probabilities": UNIFORM if self.relative is None else SCORES,
-            "passes": self.passes,
-            "score_seconds": self.score_seconds,
-            "edge": self.edge.describe() if self.edge is not None else None,
-        }
-
-    def arrays(self) -> dict[str, Any]:
-        """Return the arrays by name, for the group ``constant_data``."""
-        arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
-        if self.relative is not None:
-            arrays[RELATIVE] = (("unit",), self.relative)
-        return arrays | (self.edge.arrays() if self.edge is not None else {})
-
-    @classmethod
-    def from_description(
-        cls, described: Mapping[str, Any], read: Callable[[str], NDArray[Any]]
-    ) -> Plan:
-        """Restore from :meth:`describe` and :meth:`arrays`, read by name."""
-        rows = np.asarray(read(CERTAINTY_ROWS), np.int64)
-        if len(rows) != described["certainty_rows"]:
-            raise StoreError(
-                f"expected {described['certainty_rows']} certainty rows, found {len(rows)}; "
-                "the run is damaged: start it again"
-            )
-        return cls(
-            certainty_rows=rows,
-            unit_rows=int(described["unit_rows"]),
-            n_units=int(described["n_units"]),
-            k=int(described["k"]),
-            n_blocks=int(described["n_blocks"]),
-            reasons=tuple(described["reasons"]),
-            predicted=dict(described["predicted"]),
-            deff=float(described["deff"]),
-            deff_rows=int(described["deff_rows"]),
-            refused=described["refused"],
-            factor_units=int(described.get("factor_units", 0)),
-            relative=None if described.get("probabilities", UNIFORM) == UNIFORM else read(RELATIVE),
-            score_seconds=float(described.get("score_seconds", 0.0)),
-            edge=Edge.from_description(described["edge"], read) if described.get("edge") else None,
-        )
-
-
-def plan(
-    cv: ControlVariates, dataset: Dataset, model: Model, request: PlanRequest | None = None
-) -> Plan:
-    """Return the plan: certainty rows, number of units k and number of blocks G.
-
-    Parameters
-    ----------
-    request
-        Settings; ``None``: all defaults.
-
-    Raises
-    ------
-    ConfigError
-        If a setting is out of range.
-    """
-    request = request or PlanRequest()
-    subsample_size, factor_units = request.subsample_size, request.factor_units
-    n = dataset.n_rows
-    b = 1 if request.unit_rows is None else request.unit_rows
-    _require("unit_rows", b, 1, n)
-    if subsample_size is not None:
-        _require("subsample_size", subsample_size, 1, n)
-    variance_target = _variance_target(request, cv)
-    fit = request.memory_limit // (8 * (dataset.n_features + 3))
-    most = min(fit, n) if request.certainty else 0
-    edge = growth_at_edge(cv.dim, cv.order) if factor_units else None
-    bounds = Bounds(variance_target, subsample_size, most, edge)
-    pilot = evaluate(cv, dataset, model, b)
-    scores = None
-    if request.probabilities == UNIFORM:
-        cost = relative_sizes(dataset, cv.candidates)
-        choice = same_for_all(cv, pilot, b, bounds, cost)
-    else:
-        scores = unit_scores(
-            cv, dataset, model, b, scheduler=request.scheduler, progress=request.progress
-        )
-        choice = by_score(pilot, b, bounds, scores)
-    wanted = choice.needed if subsample_size is None else float(subsample_size)
-    group = max(factor_units, 1)
-    k = group * math.ceil(math.ceil(min(wanted, float(n)) / b) / group)
-    certain = len(choice.certain)
-    refused = None
-    if subsample_size is None and not choice.load + wanted <= n / 2:
-        refused = refusal_text(certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0])
-    reach: tails.Tails | None = None
-    if request.perturbed and refused is None and k >= 2:
-        reach = tails.profile(cv, dataset, model, b, choice, request.phases)
-        if subsample_size is None:
-            needed = reach.units(k, most := int(n / 2 - choice.load) // b)
-            k = int(needed) if math.isfinite(needed) else max(k, most)
-        # A given subsample size is only refused if the perturbation is hopeless.
-        hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
-        if hopeless if subsample_size is not None else not reach.holds(k):
-            refused = leaves_text(reach.fault(k), subsample_size is not None)
-    if request.n_blocks is not None:
-        _require("n_blocks", request.n_blocks, 1, k // group)
-    n_units = -(-n // b)
-    predicted = choice.predict(k, b, n_units)
-    if factor_units:
-        predicted |= predicted_signs(choice.rest, b, k, factor_units, choice.moments[0].total[0])
-        if refused is None and not predicted["mean_sign"] >= LEAST_SIGN:
-            refused = unsigned_text(k * b, predicted["mean_sign"], LEAST_SIGN)
-    if reach is not None:
-        predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
-    deff = choice.rest.deff(pilot.run_rows)
-    reasons = reason_lines(cv, certain, k, b, predicted, subsample_size, variance_target)
-    reasons += order_lines(choice.rest.relative, deff, pilot.run_rows)
-    return Plan(
-        certainty_rows=choice.certain,
-        unit_rows=b,
-        n_units=n_units,
-        k=k,
-        n_blocks=request.n_blocks or min(MOST_BLOCKS, k // group),
-        reasons=tuple(reasons),
-        predicted=predicted,
-        deff=deff,
-        deff_rows=pilot.run_rows,
-        refused=refused,
-        factor_units=factor_units,
-        relative=choice.rest.relative,
-        score_seconds=scores.seconds if scores else 0.0,
-        edge=reach.edge(k) if reach is not None else None,
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Return ``value`` as JSON: numbers that are not finite become null."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value if math.isfinite(value) else None
-
-
-def _require(name: str, value: int, low: int, high: int) -> None:
-    if isinstance(value, bool) or int(value) != value or not low <= value <= high:
-        raise ConfigError(
-            f"expected {name} from {low} to {high}, found {value}; leave it out for the default"
-        )
-
-
-def _variance_target(request: PlanRequest, cv: ControlVariates) -> float:
-    """Return the limit of V, as given or by default; raise ConfigError unless above 0."""
-    given = request.variance_target
-    if given is None:
-        blocks = request.n_blocks or MOST_BLOCKS
-        given = signed_variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
-    if not given > 0.0:
-        raise ConfigError(f"expected variance_target > 0, found {given}; give one such as 0.1")
-    return given
-
-
-_RUN_BYTES = 16_384
-"""Largest size of a run: four pages."""
-
-
-def plan_units(
-    cv: ControlVariates,
-    dataset: Dataset,
-    model: Model,
-    request: PlanRequest,
-    *,
-    memory: int,
-) -> Plan:
-    """Return the plan with the unit that needs the fewest reads.
-
-    Parameters
-    ----------
-    request
-        Settings. Without ``unit_rows`` the unit is chosen here. Units drawn by score are single
-        rows: few are needed, and a run dilutes the rows with high scores.
-    memory
-        Bytes of memory that the rows of a store may occupy as cached pages.
-    """
-    if request.unit_rows is not None or request.probabilities != UNIFORM:
-        return plan(cv, dataset, model, request)
-    rows = plan(cv, dataset, model, replace(request, unit_rows=1))
-    size = dataset.n_rows * dataset.rows().row_bytes
-    if dataset.address == "memory" or rows.refused is not None:
-        return rows
-    if size <= memory:
-        fits = f"the store ({_gb(size)}) fits in free memory, where runs of rows save no reading"
-        return _because(rows, f"single rows: {fits}")
-    larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
-    longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
-    b = min(-(-rows.k // (request.n_blocks or MOST_BLOCKS)), longest)
-    runs = plan(cv, dataset, model, replace(request, unit_rows=b)) if b > 1 else rows
-    if runs.refused is None and runs.k >= rows.k:
-        fewest = "no run would read less" if longest > 1 else "a row is a whole read"
-        return _because(rows, f"single rows: {larger}, but {fewest}")
-    if runs.refused or runs.subsample_size > ROW_ORDER_WARNING * rows.subsample_size:
-        return _because(
-            rows,
-            f"single rows: {larger}, but rows are ordered: runs would take {runs.subsample_size} "
-            f"rows instead of {rows.subsample_size}; for runs, ingest with --shuffle",
-        )
-    return _because(
-        runs, f"runs of {b} rows: {larger}, and {runs.k} reads replace {rows.k} of single rows"
-    )
-
-
-def _because(chosen: Plan, reason: str) -> Plan:
-    return replace(chosen, reasons=(*chosen.reasons, reason))
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.3g} GB"

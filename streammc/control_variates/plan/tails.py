@@ -18,19 +18,17 @@ along a line (of all rows, or of a sample of them and all certainty rows) gives 
 with ``u`` standard under ``p``: that bounds the relative error of masses, means (in sd)
 and variances. The region ends where a line has 1e-7 of its mass left.
 
-Region in which the perturbed target is sampled; outside it the density is 0.
-
-Far from ``theta_star`` the perturbed density exceeds the posterior without bound, with
-false tails and modes. The region is a ball cut by walls, both in whitened coordinates
-``z`` of ``theta = theta_star + S z``; about a millionth of the posterior is outside of it.
-It is fixed before the first draw and shared by all chains.
+The region (:class:`Edge`): far from ``theta_star`` the perturbed density exceeds the posterior
+without bound, with false tails and modes. The region is a ball cut by walls, both in whitened
+coordinates ``z`` of ``theta = theta_star + S z``; about a millionth of the posterior is outside of
+it. It is fixed before the first draw and shared by all chains.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -54,239 +52,6 @@ from streammc.control_variates.subset import gather
 from streammc.likelihood.grouped import fewer
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
-
-MASS_BEYOND: Final = 1e-7
-"""Posterior mass of a line beyond its end, on either side."""
-_NEAR = (1.5, 3.0, 4.2, 5.2, 6.3)
-FAR: Final = (8.0, 10.5, 14.0, 19.0, 26.0, 36.0, 50.0, 70.0, 100.0)
-"""Farther grid points of a line, in standard deviations of the Laplace approximation."""
-_START = 4.0
-"""Largest distance of a start, in standard deviations."""
-_DROP = 17.0
-"""Drop of the log density below its maximum at which a line has less than 1e-7 left."""
-
-
-def ends_of(
-    posterior: Callable[[Matrix], Matrix], origin: Matrix, direction: Matrix, power: Vector
-) -> Matrix:
-    """Return (2, L) the ends of each line, beyond which ``MASS_BEYOND`` of its mass lies.
-
-    Both sides are followed until the density has fallen by ``_DROP``; if it never does, the
-    end is infinite. NaN where the posterior has no mass on the line.
-    """
-    dim = origin.shape[1]
-    # on a line through the centre t is the length of all d coordinates
-    longer = np.where(power > 0.0, math.sqrt(dim - 1.0 + _NEAR[-1] ** 2) / _NEAR[-1], 1.0)
-    half = np.array([*_NEAR, *FAR])
-    grid = np.concatenate([-half[::-1], [0.0], half])
-    t = longer[:, None] * grid
-    log = np.full(t.shape, -np.inf)
-    middle = len(half)
-    columns = np.arange(middle - len(_NEAR), middle + len(_NEAR) + 1)
-    needed = np.zeros(t.shape, np.bool_)
-    needed[:, columns] = True
-    for step in range(len(_NEAR), len(half) + 1):
-        line, column = np.nonzero(needed)
-        if not len(line):
-            break
-        z = origin[line] + t[line, column, None] * direction[line]
-        with np.errstate(divide="ignore"):
-            volume = np.where(power > 0.0, power, 0.0)[line] * np.log(
-                np.maximum(np.abs(t[line, column]), 1e-3)
-            )
-        log[line, column] = posterior(z)[0] + volume
-        needed[:] = False
-        top = log.max(axis=1)
-        open_sides = [log[:, middle + side * step] > top - _DROP for side in (-1, 1)]
-        if step < len(half):
-            for side, still in zip((-1, 1), open_sides, strict=True):
-                needed[still, middle + side * (step + 1)] = True
-    ends = np.empty((2, len(t)))
-    for row in range(len(t)):
-        if not np.isfinite(log[row]).any():  # beyond a wall of the prior
-            ends[:, row] = np.nan
-            continue
-        fine = np.linspace(t[row, 0], t[row, -1], 8001)
-        value = np.interp(fine, t[row], np.maximum(log[row], log[row].max() - 1e4))
-        mass = np.exp(value - value.max())
-        below = np.cumsum(mass) / mass.sum()
-        first, last = (int(np.searchsorted(below, p)) for p in (MASS_BEYOND, 1.0 - MASS_BEYOND))
-        ends[:, row] = fine[first], fine[min(last, len(fine) - 1)]
-    for end, still, infinite in zip(ends, open_sides, (-np.inf, np.inf), strict=True):
-        end[still] = infinite
-    return ends
-
-
-def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matrix]:
-    """Return the radius of the smallest ball, and walls across the lines, that hold all ends.
-
-    Every wall is beyond the ends of all lines, not only of its own: the end of a slanted line
-    may be near although the posterior has a long tail to its side. The Laplace approximation
-    at ``theta_star``, where chains start, is also inside, however far from the mode it is.
-    """
-    d = origin.shape[1]
-    with np.errstate(invalid="ignore"):  # an infinite end of a line along few coordinates
-        corners = np.concatenate([origin + end[:, None] * direction for end in ends])
-    walls = np.full((2 * len(direction), d + 1), np.inf)
-    walls[0::2, :d], walls[1::2, :d] = -direction, direction
-    finite = np.isfinite(corners).all(axis=1)
-    walls[:, d] = (walls[:, :d] @ corners[finite].T).max(axis=1, initial=-np.inf)
-    walls[:, d] = np.maximum(walls[:, d], _START)
-    walls[~np.isfinite(ends.T.ravel()), d] = np.inf
-    walls[~np.isfinite(walls[:, d]), d] = np.inf
-    if not finite.all():
-        return math.inf, walls
-    farthest = float(np.sqrt((corners**2).sum(axis=1).max()))
-    return max(farthest, math.sqrt(d) + _START), walls
-
-
-def inside(origin: Matrix, direction: Matrix, radius: float, walls: Matrix) -> Matrix:
-    """Return (2, L) the interval of t in which ``o + t v`` is inside the region."""
-    middle = (origin * direction).sum(axis=1)
-    square = radius**2 - (origin**2).sum(axis=1) + middle**2
-    half = np.sqrt(np.maximum(square, 0.0))
-    low, high = -middle - half, -middle + half
-    slope = direction @ walls[:, :-1].T
-    room = walls[:, -1] - origin @ walls[:, :-1].T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        at = room / slope
-    low = np.maximum(low, np.where(slope < -1e-9, at, -np.inf).max(axis=1))
-    high = np.minimum(high, np.where(slope > 1e-9, at, np.inf).min(axis=1))
-    return np.stack([low, high])
-
-
-def unit(rows: Matrix) -> Matrix:
-    """Return the rows scaled to length 1; a row of zeros stays zero."""
-    length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-    scaled: Matrix = rows / np.where(length > 0.0, length, 1.0)
-    return scaled
-
-
-WALLS: Final = "edge_walls"
-
-
-@dataclass(frozen=True)
-class Edge:
-    """Region in whitened coordinates: a ball cut by walls, which are half-spaces.
-
-    Attributes
-    ----------
-    radius
-        Largest ``|z|``; infinite where there is no ball.
-    walls
-        (w, d + 1) rows ``(a, h)``: inside is ``a'z <= h``.
-    """
-
-    radius: float
-    walls: Matrix
-
-    def describe(self) -> dict[str, Any]:
-        """Return JSON with the radius and the number of walls."""
-        return {
-            "radius": self.radius if math.isfinite(self.radius) else None,
-            "walls": len(self.walls),
-        }
-
-    def arrays(self) -> dict[str, Any]:
-        """Return the walls as arrays by name, for the group ``constant_data``."""
-        if not len(self.walls):
-            return {}
-        return {WALLS: (("wall", "wall_coefficient"), self.walls)}
-
-    def inside(self, z: Matrix) -> NDArray[np.bool_]:
-        """Return whether each of the positions ``z`` (S, d) is in the region."""
-        within: NDArray[np.bool_] = (z**2).sum(axis=1) <= self.radius**2
-        if not len(self.walls):
-            return within
-        kept: NDArray[np.bool_] = within & np.all(
-            z @ self.walls[:, :-1].T <= self.walls[:, -1], axis=1
-        )
-        return kept
-
-    @classmethod
-    def from_description(
-        cls, described: Mapping[str, Any], read: Callable[[str], NDArray[Any]]
-    ) -> Edge:
-        """Restore from :meth:`describe` and :meth:`arrays`, read by name."""
-        radius = math.inf if described["radius"] is None else float(described["radius"])
-        walls = np.asarray(read(WALLS), np.float64) if described["walls"] else np.zeros((0, 0))
-        return cls(radius, np.ascontiguousarray(walls))
-
-
-_ROWS = 16_384
-_ENTRIES = 2**21
-_BATCH = 256
-
-
-class FarPosterior:
-    """The log posterior and the moments of the units at any point."""
-
-    def __init__(
-        self,
-        cv: ControlVariates,
-        dataset: Dataset,
-        model: Model,
-        unit_rows: int,
-        choice: Choice,
-        phases: Phases | None = None,
-    ) -> None:
-        self._count = Counter(PLAN, phases)
-        most = fewer(max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048), dataset)
-        starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
-        none = np.empty((0, len(starts), run_rows), np.float32)
-        left_out = np.zeros((len(starts), run_rows), np.bool_)
-        whole = Pilot(starts, run_rows, none, dataset.n_rows, left_out)
-        self._pilot = whole.without(choice.certain, choice.rest.relative)
-        self._rows = gather_runs(dataset, starts, run_rows)
-        self._certain = gather(dataset, choice.certain)
-        self._cv, self._model, self._unit_rows = cv, model, unit_rows
-        self._n_units = -(-dataset.n_rows // unit_rows)
-        self._table = model.prior_table(cv.labels)
-        self._levels = level_coordinates(self._table, cv)
-
-    def __call__(self, z: Matrix) -> Matrix:
-        """Return (3, S): log posterior, k V, k^2 kappa (see ``tails``) at whitened ``z`` (S, d)."""
-        found = np.empty((3, len(z)))
-        for first in range(0, len(z), _BATCH):
-            here = slice(first, first + _BATCH)
-            moved = z[here] @ self._cv.factor.T
-            shifts, log_jacobian = stretched(self._levels, self._cv.theta_star, moved)
-            found[:, here] = self._batch(shifts)
-            found[0, here] += log_jacobian
-            self._count(len(z[here]))
-        return found
-
-    def _batch(self, shifts: Matrix) -> Matrix:
-        cv, pilot, n_units = self._cv, self._pilot, float(self._n_units)
-        part = remainders(cv, self._model, self._rows, shifts)
-        part[~(np.abs(part) < 3e38)] = np.inf
-        values = part.reshape(len(shifts), *pilot.left_out.shape).astype(np.float32)
-        units = _with_values(pilot, values).units(self._unit_rows)
-        with np.errstate(over="ignore", invalid="ignore"):
-            log = n_units * units.mean
-            if len(self._certain.y):
-                exact = remainders(cv, self._model, self._certain, shifts)
-                log = log + exact.sum(axis=1)
-            where = coordinates(self._model, cv.theta_star, cv.noise)
-            steps = where.shifts(shifts)
-            gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
-            if cv.order >= 1:
-                log = log + steps @ gradient
-            if cv.order == 2:
-                log = log + 0.5 * ((steps @ hessian) * steps).sum(axis=1)
-            slope = np.zeros(cv.dim)
-            log = log + [log_prior(cv.theta_star + s, self._table, slope) for s in shifts]
-            second = n_units**2 * units.variance
-            third = n_units**3 * units.skewness * units.variance**1.5
-        log[np.isnan(log) | (log == np.inf)] = -np.inf
-        second = np.nan_to_num(second, nan=np.inf, posinf=np.inf)
-        third = np.where(second > 0.0, np.nan_to_num(third, posinf=0.0, neginf=0.0), 0.0)
-        return np.stack([log, second, third])
-
-
-def _with_values(pilot: Pilot, values: NDArray[np.float32]) -> Pilot:
-    return Pilot(pilot.starts, pilot.run_rows, values, pilot.n_rows, pilot.left_out, pilot.relative)
-
 
 LARGEST_PERTURBATION = 0.05
 HOPELESS = 10.0
@@ -490,3 +255,232 @@ def _log_perturbation(variance: Vector | float, k: int) -> Vector:
     freedom = max(k - 1, 1)
     value: Vector = 0.5 * (variance - freedom * np.log1p(np.asarray(variance) / freedom))
     return value
+
+
+_ROWS = 16_384
+_ENTRIES = 2**21
+_BATCH = 256
+
+
+class FarPosterior:
+    """The log posterior and the moments of the units at any point."""
+
+    def __init__(
+        self,
+        cv: ControlVariates,
+        dataset: Dataset,
+        model: Model,
+        unit_rows: int,
+        choice: Choice,
+        phases: Phases | None = None,
+    ) -> None:
+        self._count = Counter(PLAN, phases)
+        most = fewer(max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048), dataset)
+        starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
+        none = np.empty((0, len(starts), run_rows), np.float32)
+        left_out = np.zeros((len(starts), run_rows), np.bool_)
+        whole = Pilot(starts, run_rows, none, dataset.n_rows, left_out)
+        self._pilot = whole.without(choice.certain, choice.rest.relative)
+        self._rows = gather_runs(dataset, starts, run_rows)
+        self._certain = gather(dataset, choice.certain)
+        self._cv, self._model, self._unit_rows = cv, model, unit_rows
+        self._n_units = -(-dataset.n_rows // unit_rows)
+        self._table = model.prior_table(cv.labels)
+        self._levels = level_coordinates(self._table, cv)
+
+    def __call__(self, z: Matrix) -> Matrix:
+        """Return (3, S): log posterior, k V, k^2 kappa (see ``tails``) at whitened ``z`` (S, d)."""
+        found = np.empty((3, len(z)))
+        for first in range(0, len(z), _BATCH):
+            here = slice(first, first + _BATCH)
+            moved = z[here] @ self._cv.factor.T
+            shifts, log_jacobian = stretched(self._levels, self._cv.theta_star, moved)
+            found[:, here] = self._batch(shifts)
+            found[0, here] += log_jacobian
+            self._count(len(z[here]))
+        return found
+
+    def _batch(self, shifts: Matrix) -> Matrix:
+        cv, pilot, n_units = self._cv, self._pilot, float(self._n_units)
+        part = remainders(cv, self._model, self._rows, shifts)
+        part[~(np.abs(part) < 3e38)] = np.inf
+        values = part.reshape(len(shifts), *pilot.left_out.shape).astype(np.float32)
+        units = replace(pilot, values=values).units(self._unit_rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            log = n_units * units.mean
+            if len(self._certain.y):
+                exact = remainders(cv, self._model, self._certain, shifts)
+                log = log + exact.sum(axis=1)
+            where = coordinates(self._model, cv.theta_star, cv.noise)
+            steps = where.shifts(shifts)
+            gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
+            if cv.order >= 1:
+                log = log + steps @ gradient
+            if cv.order == 2:
+                log = log + 0.5 * ((steps @ hessian) * steps).sum(axis=1)
+            slope = np.zeros(cv.dim)
+            log = log + [log_prior(cv.theta_star + s, self._table, slope) for s in shifts]
+            second = n_units**2 * units.variance
+            third = n_units**3 * units.skewness * units.variance**1.5
+        log[np.isnan(log) | (log == np.inf)] = -np.inf
+        second = np.nan_to_num(second, nan=np.inf, posinf=np.inf)
+        third = np.where(second > 0.0, np.nan_to_num(third, posinf=0.0, neginf=0.0), 0.0)
+        return np.stack([log, second, third])
+
+
+MASS_BEYOND: Final = 1e-7
+"""Posterior mass of a line beyond its end, on either side."""
+_NEAR = (1.5, 3.0, 4.2, 5.2, 6.3)
+FAR: Final = (8.0, 10.5, 14.0, 19.0, 26.0, 36.0, 50.0, 70.0, 100.0)
+"""Farther grid points of a line, in standard deviations of the Laplace approximation."""
+_START = 4.0
+"""Largest distance of a start, in standard deviations."""
+_DROP = 17.0
+"""Drop of the log density below its maximum at which a line has less than 1e-7 left."""
+
+
+def ends_of(
+    posterior: Callable[[Matrix], Matrix], origin: Matrix, direction: Matrix, power: Vector
+) -> Matrix:
+    """Return (2, L) the ends of each line, beyond which ``MASS_BEYOND`` of its mass lies.
+
+    Both sides are followed until the density has fallen by ``_DROP``; if it never does, the
+    end is infinite. NaN where the posterior has no mass on the line.
+    """
+    dim = origin.shape[1]
+    # on a line through the centre t is the length of all d coordinates
+    longer = np.where(power > 0.0, math.sqrt(dim - 1.0 + _NEAR[-1] ** 2) / _NEAR[-1], 1.0)
+    half = np.array([*_NEAR, *FAR])
+    grid = np.concatenate([-half[::-1], [0.0], half])
+    t = longer[:, None] * grid
+    log = np.full(t.shape, -np.inf)
+    middle = len(half)
+    columns = np.arange(middle - len(_NEAR), middle + len(_NEAR) + 1)
+    needed = np.zeros(t.shape, np.bool_)
+    needed[:, columns] = True
+    for step in range(len(_NEAR), len(half) + 1):
+        line, column = np.nonzero(needed)
+        if not len(line):
+            break
+        z = origin[line] + t[line, column, None] * direction[line]
+        with np.errstate(divide="ignore"):
+            volume = np.where(power > 0.0, power, 0.0)[line] * np.log(
+                np.maximum(np.abs(t[line, column]), 1e-3)
+            )
+        log[line, column] = posterior(z)[0] + volume
+        needed[:] = False
+        top = log.max(axis=1)
+        open_sides = [log[:, middle + side * step] > top - _DROP for side in (-1, 1)]
+        if step < len(half):
+            for side, still in zip((-1, 1), open_sides, strict=True):
+                needed[still, middle + side * (step + 1)] = True
+    ends = np.empty((2, len(t)))
+    for row in range(len(t)):
+        if not np.isfinite(log[row]).any():  # beyond a wall of the prior
+            ends[:, row] = np.nan
+            continue
+        fine = np.linspace(t[row, 0], t[row, -1], 8001)
+        value = np.interp(fine, t[row], np.maximum(log[row], log[row].max() - 1e4))
+        mass = np.exp(value - value.max())
+        below = np.cumsum(mass) / mass.sum()
+        first, last = (int(np.searchsorted(below, p)) for p in (MASS_BEYOND, 1.0 - MASS_BEYOND))
+        ends[:, row] = fine[first], fine[min(last, len(fine) - 1)]
+    for end, still, infinite in zip(ends, open_sides, (-np.inf, np.inf), strict=True):
+        end[still] = infinite
+    return ends
+
+
+def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matrix]:
+    """Return the radius of the smallest ball, and walls across the lines, that hold all ends.
+
+    Every wall is beyond the ends of all lines, not only of its own: the end of a slanted line
+    may be near although the posterior has a long tail to its side. The Laplace approximation
+    at ``theta_star``, where chains start, is also inside, however far from the mode it is.
+    """
+    d = origin.shape[1]
+    with np.errstate(invalid="ignore"):  # an infinite end of a line along few coordinates
+        corners = np.concatenate([origin + end[:, None] * direction for end in ends])
+    walls = np.full((2 * len(direction), d + 1), np.inf)
+    walls[0::2, :d], walls[1::2, :d] = -direction, direction
+    finite = np.isfinite(corners).all(axis=1)
+    walls[:, d] = (walls[:, :d] @ corners[finite].T).max(axis=1, initial=-np.inf)
+    walls[:, d] = np.maximum(walls[:, d], _START)
+    walls[~np.isfinite(ends.T.ravel()), d] = np.inf
+    walls[~np.isfinite(walls[:, d]), d] = np.inf
+    if not finite.all():
+        return math.inf, walls
+    farthest = float(np.sqrt((corners**2).sum(axis=1).max()))
+    return max(farthest, math.sqrt(d) + _START), walls
+
+
+def inside(origin: Matrix, direction: Matrix, radius: float, walls: Matrix) -> Matrix:
+    """Return (2, L) the interval of t in which ``o + t v`` is inside the region."""
+    middle = (origin * direction).sum(axis=1)
+    square = radius**2 - (origin**2).sum(axis=1) + middle**2
+    half = np.sqrt(np.maximum(square, 0.0))
+    low, high = -middle - half, -middle + half
+    slope = direction @ walls[:, :-1].T
+    room = walls[:, -1] - origin @ walls[:, :-1].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = room / slope
+    low = np.maximum(low, np.where(slope < -1e-9, at, -np.inf).max(axis=1))
+    high = np.minimum(high, np.where(slope > 1e-9, at, np.inf).min(axis=1))
+    return np.stack([low, high])
+
+
+def unit(rows: Matrix) -> Matrix:
+    """Return the rows scaled to length 1; a row of zeros stays zero."""
+    length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    scaled: Matrix = rows / np.where(length > 0.0, length, 1.0)
+    return scaled
+
+
+WALLS: Final = "edge_walls"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Region in whitened coordinates: a ball cut by walls, which are half-spaces.
+
+    Attributes
+    ----------
+    radius
+        Largest ``|z|``; infinite where there is no ball.
+    walls
+        (w, d + 1) rows ``(a, h)``: inside is ``a'z <= h``.
+    """
+
+    radius: float
+    walls: Matrix
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON with the radius and the number of walls."""
+        return {
+            "radius": self.radius if math.isfinite(self.radius) else None,
+            "walls": len(self.walls),
+        }
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the walls as arrays by name, for the group ``constant_data``."""
+        if not len(self.walls):
+            return {}
+        return {WALLS: (("wall", "wall_coefficient"), self.walls)}
+
+    def inside(self, z: Matrix) -> NDArray[np.bool_]:
+        """Return whether each of the positions ``z`` (S, d) is in the region."""
+        within: NDArray[np.bool_] = (z**2).sum(axis=1) <= self.radius**2
+        if not len(self.walls):
+            return within
+        kept: NDArray[np.bool_] = within & np.all(
+            z @ self.walls[:, :-1].T <= self.walls[:, -1], axis=1
+        )
+        return kept
+
+    @classmethod
+    def from_description(
+        cls, described: Mapping[str, Any], read: Callable[[str], NDArray[Any]]
+    ) -> Edge:
+        """Restore from :meth:`describe` and :meth:`arrays`, read by name."""
+        radius = math.inf if described["radius"] is None else float(described["radius"])
+        walls = np.asarray(read(WALLS), np.float64) if described["walls"] else np.zeros((0, 0))
+        return cls(radius, np.ascontiguousarray(walls))

@@ -1,9 +1,8 @@
 """Gaussian regression: ``y_i ~ Normal(eta_i, sigma)``.
 
-The Gaussian log-likelihood of all rows from its Taylor sums: sufficient statistics.
-
-With ``R = RSS / sigma*^2``, weighted, at the coefficients ``beta* + delta`` and the log
-scale ``s* + h``,
+The log-likelihood of all rows follows from its Taylor sums, which are sufficient statistics. With
+``R = RSS / sigma*^2``, weighted, at the coefficients ``beta* + delta`` and the log scale ``s* +
+h``,
 
     l = l* - W h - (R exp(-2 h) - R*) / 2,
     R = R* - 2 g.delta - delta' H delta,   R* = -H_ss / 2,   W = R* - g_s,

@@ -1,9 +1,7 @@
-"""The random effects of a model: grouping column and terms, and how they are written.
+"""Random effects of a model: grouping column and terms, and whether a model has them.
 
-Whether a model is a mixed one, without the import of the mixed models.
-
-They import the kernels of every regression, a tenth of the imports of a run. A model is an
-instance of their classes only if their modules are imported.
+This module does not import the mixed models: they import the kernels of every regression, a tenth
+of the imports of a run. A model is an instance of their classes only if their modules are imported.
 """
 
 from __future__ import annotations

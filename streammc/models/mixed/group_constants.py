@@ -32,7 +32,7 @@ CORRELATED: Final = 4
 SLOPE: Final = 5
 """Column of the slope; -1 without one."""
 NODES: Final = 6
-"""Quadrature nodes per effect; ``PANELS``: as many as the integral needs, see ``group_panels``."""
+"""Quadrature nodes per effect; ``PANELS``: as many as needed, see ``group_quadrature``."""
 PANELS: Final = 0
 PANEL_CELLS: Final = -1
 """Cells of panels, with their masses, from which quantiles follow."""

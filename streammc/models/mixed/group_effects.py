@@ -1,15 +1,10 @@
 """Posterior of the effects of groups at draws of theta: nodes, moments and quantiles.
 
-Posterior of the effects of groups at draws of the parameters, as points with weights.
-
 Given theta the nodes ``u_q`` of a group's likelihood and their shares ``p_q`` are a quadrature
 rule of the posterior of its effects: ``E[h(u) | theta, y] = sum_q p_q h(u_q)`` (Liu and Pierce
 1994).
 
-Moments and quantiles of the effects of groups, given the rows of each and draws of theta.
-
-Given theta the effects of a group have the nodes of its likelihood and their shares ``p_q`` as a
-quadrature rule: ``E[u] = sum_q p_q u_q``, and likewise the other moments. Over draws of theta the
+Over draws of theta the
 effects are a mixture, whose moments follow from those of its parts.
 """
 
@@ -46,7 +41,7 @@ def table_nodes(thetas, places, constants, out):  # type: ignore[no-untyped-def]
     places
         (2, m) first row and number of rows of each group.
     constants
-        Of ``table_link.link``.
+        Of ``group_link.table_link``.
     out
         (m, S, effects + 1, nodes): each effect at the nodes, then the shares, whose sum is 1.
         NaN where the likelihood is not finite.
@@ -315,7 +310,7 @@ def table_effects(thetas, places, constants, dense, shift, scale, levels, out): 
     """Write moments and quantiles of the effects of groups of a table; see :func:`group_effects`.
 
     ``places`` (2, m) holds the first row and the number of rows of each group, ``constants`` and
-    ``dense`` those of ``table_link.link``. ``out`` (m, effects, 3 + P).
+    ``dense`` those of ``group_link.table_link``. ``out`` (m, effects, 3 + P).
     """
     q = int(constants[0])
     own, more = constants[TABLE:], dense[TABLE:]

@@ -1,10 +1,9 @@
-"""Compiled log-likelihood of one group, its random effects integrated out.
+"""Compiled log-likelihood of one group, its random effects integrated out; the link of a table.
 
-Link of a mixed model whose rows are the groups of a table.
-
-A row of the design is ``(first row, number of rows)`` of a group. The link copies these rows of
-the table into a buffer, and evaluates the group's likelihood: all other code, from the full pass
-to the samplers, sees a likelihood of ``d`` shared parameters and no coefficients.
+Of a table whose rows are groups (:func:`table_link`) a row of the design is ``(first row, number of
+rows)`` of a group. The link copies these rows of the table into a buffer, and evaluates the group's
+likelihood: all other code, from the full pass to the samplers, sees a likelihood of ``d`` shared
+parameters and no coefficients.
 """
 
 from __future__ import annotations

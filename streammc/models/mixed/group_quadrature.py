@@ -1,19 +1,17 @@
 """Quadrature over the effects of a group: mode and curvature, nodes, panels.
 
-Mode and curvature of the group effects: where the quadrature nodes are placed.
+The nodes are placed at the mode, by the curvature. With ``u = A v``, ``v ~ Normal(0, I)`` and
+``g(v) = log f(y | A v) - v . v / 2``, Newton's method from a start finds a mode ``v^`` and ``-g'' =
+I - A' W A`` there. From ``v = 0`` both are functions of theta. A likelihood that is not log-concave
+in its predictor, Student's t, may have more modes.
 
-With ``u = A v``, ``v ~ Normal(0, I)`` and ``g(v) = log f(y | A v) - v . v / 2``, Newton's method
-from a start finds a mode ``v^`` and ``-g'' = I - A' W A`` there. From ``v = 0`` both are functions
-of theta. A likelihood that is not log-concave in its predictor, Student's t, may have more modes.
-
-Quadrature over an intercept on panels that are halved until the error is small.
-
-Gauss-Hermite nodes around one mode are few and good where the integrand is nearly normal. It is not
-where a group's responses are all 0 or all 1 and tau is large: the integrand is then half a normal
-density, cut off over a width of ``1 / tau``. Nor is it where the integrand has several modes, as
-of a Student t with outliers. Here the line is cut at every mode, and from it on at distances that
-double; a panel has the 15 nodes of Kronrod (Piessens et al. 1983, QUADPACK), and is halved where
-the 7 Gauss nodes among them give another integral.
+Over an intercept panels are halved until the error is small. Gauss-Hermite nodes around one mode
+are few and good where the integrand is nearly normal. It is not where a group's responses are all 0
+or all 1 and tau is large: the integrand is then half a normal density, cut off over a width of ``1
+/ tau``. Nor is it where the integrand has several modes, as of a Student t with outliers. Here the
+line is cut at every mode, and from it on at distances that double; a panel has the 15 nodes of
+Kronrod (Piessens et al. 1983, QUADPACK), and is halved where the 7 Gauss nodes among them give
+another integral.
 """
 
 from __future__ import annotations

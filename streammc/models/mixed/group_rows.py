@@ -1,20 +1,15 @@
 """Log-likelihood of the rows of a group at given effects: row by row, or from sums.
 
-Rows of one group in scratch memory, and the inner likelihood's link on them.
-
 Scratch memory: ``rows`` (7 + c, n) with the rows named below, ``eta`` (p, n) and ``terms``
 (1 + p + p (p + 1) / 2, n) for the inner link, ``facts`` (32,) with numbers of the whole group.
 
-Group log-likelihoods from sums, where a likelihood has them: logistic, Poisson, Gaussian.
+Logistic, Poisson and Gaussian likelihoods have sums. With one group effect ``u``, ``exp(eta_i) =
+exp(x_i . beta) exp(u)``: n exponentials serve all nodes, and of a Poisson likelihood only ``sum
+exp(x_i . beta)`` is left. A Gaussian one is quadratic in the effects.
 
-With one group effect ``u``, ``exp(eta_i) = exp(x_i . beta) exp(u)``: n exponentials serve all
-nodes, and of a Poisson likelihood only ``sum exp(x_i . beta)`` is left. A Gaussian one is
-quadratic in the effects.
-
-Logistic and Poisson likelihoods of groups with intercept and slope, from factors.
-
-With ``exp(eta_i) = exp(x_i . beta + d_i u_2) exp(u_1)`` and nodes placed so that ``u_2`` has one
-value for all nodes of a block, n exponentials serve a block.
+With intercept and slope they follow from factors. With ``exp(eta_i) = exp(x_i . beta + d_i u_2)
+exp(u_1)`` and nodes placed so that ``u_2`` has one value for all nodes of a block, n exponentials
+serve a block.
 """
 
 from __future__ import annotations
@@ -75,7 +70,7 @@ ONES: Final = 2
 TOTAL: Final = 3
 """``sum w y``."""
 FIRST: Final = 4
-"""First of up to eight sums over the rows, see ``group_sums``."""
+"""First of up to eight sums over the rows, see :func:`logistic_moments` and those below."""
 PATH: Final = 12
 """How the group is evaluated: one of the following."""
 INNER: Final = 13

@@ -1,7 +1,5 @@
 """A mixture in one column, all of it unknown: ``x_i ~ sum_k w_k Normal(mu_k, sigma_k)``.
 
-The compiled link of a mixture in one column with free means, scales and weights.
-
 Predictors of a row are the K means, or of two ordered ones the centre and the log of their
 distance; then the logs of the K scales, where they are sampled; then the K - 1 log odds of
 ``models.parameters``. Derivatives are taken in means, and turned into those of centre and
