@@ -22,6 +22,7 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.stores.cloud.address import Root
+from streammc.stores.cloud.upload import Upload, refuse_occupied
 from streammc.stores.format.layout import MANIFEST
 from streammc.trace.debris import collect_debris, marked_partial
 from streammc.trace.disk import swap
@@ -269,12 +270,10 @@ class PartialStore(Protocol):
 
 
 def refuse_output(root: Root, *, overwrite: bool = False) -> None:
-    """Refuse a place where something is; see ``partial.refuse_existing``."""
+    """Refuse a place where something is; see :func:`refuse_existing`."""
     if isinstance(root, Path):
         refuse_existing(root, overwrite=overwrite)
     else:
-        from streammc.stores.cloud.upload import refuse_occupied
-
         refuse_occupied(root, overwrite=overwrite)
 
 
@@ -293,6 +292,4 @@ def new_output(root: Root, folders: Sequence[str], *, overwrite: bool = False) -
     """Return the writer of the objects of a new store."""
     if isinstance(root, Path):
         return PartialDirectory(root, folders, overwrite=overwrite)
-    from streammc.stores.cloud.upload import Upload
-
     return Upload(root)
