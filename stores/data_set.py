@@ -1,4 +1,4 @@
-"""What data sets on disk and in memory share: columns of the formula, and what they show."""
+"""Parts of every data set, on disk or in memory: columns of its formula, and facts to show."""
 
 from __future__ import annotations
 
@@ -80,9 +80,6 @@ class FormulaColumns:
         return Coding(tuple(found), sizes, np.asarray(mean, float), np.asarray(scale, float))
 
 
-_MEGABYTE = 1e6
-
-
 def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """Return the facts of a data set to show: name -> value.
 
@@ -109,40 +106,3 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
         **layout,
         "fingerprint": dataset.fingerprint[:12],
     }
-
-
-class ShownStore(Shown):
-    """What a store on disk shows; nothing of it is read."""
-
-    def __repr__(self) -> str:
-        """Return one line for a notebook."""
-        store: Any = self
-        return f"<Store {store.address!r}: {store.n_rows} rows, {store.n_features} features>"
-
-    def _shown(self) -> tuple[str, dict[str, Any]]:
-        store: Any = self
-        chunks = store.layout.chunk_rows
-        size = sum(entry.size for entry in store.manifest.entries.values())
-        layout = {
-            "layout": f"{store.layout.member('X').dtype} columns, chunks of {chunks:,} rows",
-            "megabytes": size / _MEGABYTE,
-        }
-        return "Store", dataset_facts(store, **layout)
-
-
-class ShownArrays(Shown):
-    """What a data set in memory shows."""
-
-    def __repr__(self) -> str:
-        """Return one line for a notebook."""
-        store: Any = self
-        return f"<MemoryStore: {store.n_rows} rows, {store.n_features} features>"
-
-    def _shown(self) -> tuple[str, dict[str, Any]]:
-        store: Any = self
-        arrays = store._plain_arrays()
-        layout = {
-            "layout": f"{arrays[0].dtype} columns in memory",
-            "megabytes": sum(array.nbytes for array in arrays) / _MEGABYTE,
-        }
-        return "MemoryStore", dataset_facts(store, **layout)

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import BusyError, StoreError, StreammcError
 from streammc.group_table import GroupTable
+from streammc.html_repr import Shown
 from streammc.protocols import Index, PassTask
 from streammc.stores.cloud.address import Root, split_arrays, store_root
-from streammc.stores.data_set import FormulaColumns, ShownStore
+from streammc.stores.data_set import FormulaColumns, dataset_facts
 from streammc.stores.format.codes import read_columns
 from streammc.stores.format.generations import GENERATIONS, earlier_attributes, with_inputs
 from streammc.stores.format.layout import (
@@ -59,59 +60,10 @@ if TYPE_CHECKING:
     from streammc.stores.rows.row_source import MappedRows
 
 
-def is_foreign(root: Root) -> bool:
-    """Return whether there is a zarr group of another program."""
-    if isinstance(root, Path):
-        found = found_at(root)
-        return found is not None and found.kind in ZARR_GROUPS
-    if exists(root, MANIFEST):
-        return False
-    if not exists(root, METADATA):
-        return exists(root, ".zgroup") or exists(root, ".zmetadata")
-    group = parse_json(
-        read_small(root, METADATA), f"{METADATA!r} of store {str(root)!r}", constants=True
-    )
-    own = group.get("attributes")
-    return not (isinstance(own, dict) and ATTRIBUTE in own)
-
-
-def has_design(root: Root) -> bool:
-    """Return whether there is an array called X."""
-    return exists(root, "X/zarr.json") or exists(root, "X/.zarray")
-
-
-def check_keys(root: Root, layout: Layout, manifest: Manifest) -> None:
-    """Refuse a store whose shapes, manifest and files disagree."""
-    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
-    sizes.update(layout.chunk_sizes())
-    entries = manifest.entries
-    for key in sorted({*sizes} ^ {*entries}):
-        where = "in the manifest" if key in sizes else "in the shapes"
-        raise StoreError(
-            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
-            "copy or make the store again"
-        )
-    found = list_files(root)
-    if not isinstance(root, Path) and not root.listable:
-        return
-    for key, entry in entries.items():
-        what = f"{key!r} in store {str(root)!r}"
-        if key not in found:
-            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
-        if not stat.S_ISREG(found[key].st_mode):
-            raise StoreError(f"expected {what} to be a regular file: copy the store again")
-        for expected in (entry.size, sizes[key]):
-            if expected not in (None, found[key].st_size):
-                raise StoreError(
-                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
-                    "copy or make the store again"
-                )
-
-
 T = TypeVar("T")
 
 
-class Store(FormulaColumns, ShownStore):
+class Store(FormulaColumns, Shown):
     """A ``Dataset`` of a store on disk (format 1); made by :func:`open_store`.
 
     Parameters
@@ -150,6 +102,19 @@ class Store(FormulaColumns, ShownStore):
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         """Return how a worker of a cluster opens the same store again."""
         return _opened_again, (self.address, self.fingerprint)
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<Store {self.address!r}: {self.n_rows} rows, {self.n_features} features>"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        design = self.layout.member("X")
+        assert design is not None
+        layout = {
+            "layout": f"{design.dtype} columns, chunks of {self.layout.chunk_rows:,} rows",
+            "megabytes": self.manifest.total_bytes / 1e6,
+        }
+        return "Store", dataset_facts(self, **layout)
 
     def rows(self) -> MappedRows | CachedRows:
         """Return the rows: mapped at the first call, or read through a cache.
@@ -389,6 +354,55 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         check_object(root, key, manifest.entries[key])
     check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
+
+
+def is_foreign(root: Root) -> bool:
+    """Return whether there is a zarr group of another program."""
+    if isinstance(root, Path):
+        found = found_at(root)
+        return found is not None and found.kind in ZARR_GROUPS
+    if exists(root, MANIFEST):
+        return False
+    if not exists(root, METADATA):
+        return exists(root, ".zgroup") or exists(root, ".zmetadata")
+    group = parse_json(
+        read_small(root, METADATA), f"{METADATA!r} of store {str(root)!r}", constants=True
+    )
+    own = group.get("attributes")
+    return not (isinstance(own, dict) and ATTRIBUTE in own)
+
+
+def has_design(root: Root) -> bool:
+    """Return whether there is an array called X."""
+    return exists(root, "X/zarr.json") or exists(root, "X/.zarray")
+
+
+def check_keys(root: Root, layout: Layout, manifest: Manifest) -> None:
+    """Refuse a store whose shapes, manifest and files disagree."""
+    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
+    sizes.update(layout.chunk_sizes())
+    entries = manifest.entries
+    for key in sorted({*sizes} ^ {*entries}):
+        where = "in the manifest" if key in sizes else "in the shapes"
+        raise StoreError(
+            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
+            "copy or make the store again"
+        )
+    found = list_files(root)
+    if not isinstance(root, Path) and not root.listable:
+        return
+    for key, entry in entries.items():
+        what = f"{key!r} in store {str(root)!r}"
+        if key not in found:
+            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
+        if not stat.S_ISREG(found[key].st_mode):
+            raise StoreError(f"expected {what} to be a regular file: copy the store again")
+        for expected in (entry.size, sizes[key]):
+            if expected not in (None, found[key].st_size):
+                raise StoreError(
+                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
+                    "copy or make the store again"
+                )
 
 
 def verify(
