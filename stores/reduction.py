@@ -45,50 +45,6 @@ from streammc.stores.rows.row_blocks import Block, LaterBlock, StoreBlock
 _MAP: Final = "streammc-map-"
 
 
-def block_key(token: str, block: int) -> str:
-    """Return the key of the task of a block.
-
-    All tasks of blocks are of one group, ``streammc-map``, since dask cuts a key at its first word
-    that is not of letters. They are then kept by the scheduler until a thread is free: a worker
-    that dies has two of them, and not all that follow.
-    """
-    return f"{_MAP}{token}-{block}"
-
-
-def block_of(key: str) -> int | None:
-    """Return the block of the task with a key; ``None`` for a task of another kind."""
-    return int(key.rpartition("-")[2]) if key.startswith(_MAP) else None
-
-
-def reduction_tree(token: str, count: int) -> dict[str, tuple[str, ...]]:
-    """Return the keys of the reduction tree, each with those of its two parts; the root is last."""
-    level = [block_key(token, block) for block in range(count)]
-    nodes: dict[str, tuple[str, ...]] = dict.fromkeys(level, ())
-    height = 0
-    while len(level) > 1:
-        height += 1
-        pairs = list(zip(level[::2], level[1::2], strict=False))
-        joined = [f"streammc-combine-{token}-{height}-{position}" for position in range(len(pairs))]
-        nodes |= dict(zip(joined, pairs, strict=True))
-        level = joined + level[len(pairs) * 2 :]
-    return nodes
-
-
-def wanted_nodes(nodes: dict[str, tuple[str, ...]], kept: Collection[str]) -> list[str]:
-    """Return the keys of a tree that are to be made, parts first."""
-    wanted: set[str] = {next(reversed(nodes))}
-    for key in reversed(nodes):
-        if key in wanted:
-            wanted.update(each for each in nodes[key] if each not in kept)
-    return [key for key in nodes if key in wanted]
-
-
-def leaves(nodes: Mapping[str, tuple[str, ...]], key: str) -> list[str]:
-    """Return the keys of the blocks below a node."""
-    parts = nodes[key]
-    return [leaf for part in parts for leaf in leaves(nodes, part)] if parts else [key]
-
-
 BEGUN: Final = "begun"
 DONE: Final = "done"
 """Events that workers report of a block."""
@@ -96,159 +52,8 @@ DONE: Final = "done"
 T = TypeVar("T")
 
 
-class BlockTask(Generic[T]):
-    """One map task; safe to run twice. No dataclass: dask would look for collections in it.
-
-    Parameters
-    ----------
-    block
-        Its rows.
-    topic
-        Topic to which a worker of a cluster reports the block; ``None`` within this process.
-    home
-        Id of the process that made the task; in another one the task first pins BLAS.
-    pinned
-        Versions of that process, which a worker that came later must have, too.
-    """
-
-    def __init__(
-        self, block: Block, topic: str | None, home: int, pinned: tuple[tuple[str, str], ...]
-    ) -> None:
-        self.block, self.topic, self.home, self.pinned = block, topic, home, pinned
-
-    def __call__(self, task: PassTask[T]) -> T:
-        """Return the result of the block."""
-        if self.topic is not None and os.getpid() != self.home:
-            same_versions(self.pinned)
-            _pin_blas()
-        self._log(BEGUN)
-        result = reduce_block(task, self.block)
-        self._log(DONE)
-        return result
-
-    def _log(self, what: str) -> None:
-        if self.topic is not None:
-            from distributed import get_worker
-
-            get_worker().log_event(self.topic, (what, self.block.index))
-
-
-def reduce_block(task: PassTask[T], block: Block) -> T:
-    """Return the result of the task for the pieces of ``block``, in order."""
-    pieces = block.pieces()
-    if getattr(block, "coded", False) and not getattr(task, "takes_codes", False):
-        pieces = expanded_pieces(pieces)
-    if isinstance(task, PieceTask):
-        result: T = task.map_pieces(pieces)
-        return result
-    return reduce(task.combine, map(task.map, pieces))
-
-
-def _apply(task: PassTask[T], work: BlockTask[T]) -> T:
-    return work(task)
-
-
-def _combine(task: PassTask[T], left: T, right: T) -> T:
-    return task.combine(left, right)
-
-
-@cache
-def _pin_blas() -> Any:
-    # Once per worker, and not as a context, whose end would restore the old limit.
-    return threadpool_limits(limits=1)
-
-
-def task_graph(
-    task: PassTask[T],
-    blocks: Sequence[Block],
-    token: str,
-    topic: str | None,
-    kept: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the reduction tree as ``Delayed`` objects by key; the root is last.
-
-    What ``kept`` has a future of is not made again, nor are its parts.
-    """
-    from dask.delayed import delayed
-
-    kept = kept or {}
-    options = {"pure": False, "traverse": False}
-    shared = delayed(task, name=f"streammc-task-{token}", **options)
-    read = delayed(_apply, name=f"streammc-apply-{token}", **options)
-    combine = delayed(_combine, name=f"streammc-join-{token}", **options)
-    asked = (topic, os.getpid(), () if topic is None else tuple(versions().items()))
-    nodes, made = reduction_tree(token, len(blocks)), dict[str, Any]()
-    for key in wanted_nodes(nodes, kept):
-        block = block_of(key)
-        if block is not None:
-            made[key] = read(shared, BlockTask(blocks[block], *asked), dask_key_name=key)
-        else:
-            left, right = (kept[each] if each in kept else made[each] for each in nodes[key])
-            made[key] = combine(shared, left, right, dask_key_name=key)
-    return made
-
-
 KNOWN: Final = ("streammc", "numpy", "abc", "builtins", "copyreg", "collections", "pathlib")
 """Packages whose code the versions of workers and client pin."""
-
-
-class _Watch(pickle.Pickler):
-    """Pickler that notes the packages of all classes and functions."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=5)
-        self.packages: set[str] = set()
-
-    def reducer_override(self, thing: Any) -> Any:
-        """Note the package of a thing, and pickle it as usual."""
-        for each in (thing, type(thing)):
-            module = getattr(each, "__module__", None)
-            if isinstance(module, str):
-                self.packages.add(module.partition(".")[0])
-        return NotImplemented
-
-
-def pass_token(task: Any, blocks: Sequence[Block]) -> str | None:
-    """Return a token that only an equal pass has; ``None`` if code of a user takes part.
-
-    The sources of other packages are not among the versions that are compared: they may have
-    changed under the same names.
-    """
-    file = io.BytesIO()
-    watch = _Watch(file)
-    try:
-        watch.dump((task, tuple(blocks), tuple(versions().items())))
-    except Exception:  # what a task holds decides which error this is; cloudpickle may know better
-        return None
-    if not watch.packages <= {*KNOWN}:
-        return None
-    return hashlib.sha256(file.getbuffer()).hexdigest()[:32]
-
-
-def kept_results(client: Any, token: str | None) -> dict[str, Any]:
-    """Return the futures that a failed pass of this token has left, by key."""
-    name = f"streammc-{token}"
-    if token is None or name not in client.list_datasets():
-        return {}
-    found = client.get_dataset(name)
-    held = client.who_has(list(found.values()))  # a future just received does not know its status
-    return {key: future for key, future in found.items() if held.get(key)}
-
-
-def keep_results(client: Any, token: str | None, futures: Mapping[str, Any]) -> None:
-    """Publish the futures that are finished; nothing if there are none or the cluster is gone."""
-    done = {key: future for key, future in futures.items() if future.status == "finished"}
-    if token is not None and done and client.status == "running":
-        with suppress(Exception):  # the failure of the pass is what the user has to know
-            client.publish_dataset(done, name=f"streammc-{token}", override=True)
-
-
-def forget_results(client: Any, token: str | None) -> None:
-    """Give up what a failed pass of this token has left."""
-    name = f"streammc-{token}"
-    with suppress(Exception):  # the sums are complete, whatever becomes of the cluster
-        if token is not None and name in client.list_datasets():
-            client.unpublish_dataset(name)
 
 
 _VECTOR_BYTES: Final = 24
@@ -431,3 +236,198 @@ def _work_of(key: str, blocks: Sequence[Block]) -> str:
     last = block.first_chunk + len(block.entries[0]) - 1
     first, end = (block.members[0].key(chunk) for chunk in (block.first_chunk, last))
     return f"block {number} of a pass, {first!r} to {end!r} of store {block.root!r},"
+
+
+def task_graph(
+    task: PassTask[T],
+    blocks: Sequence[Block],
+    token: str,
+    topic: str | None,
+    kept: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the reduction tree as ``Delayed`` objects by key; the root is last.
+
+    What ``kept`` has a future of is not made again, nor are its parts.
+    """
+    from dask.delayed import delayed
+
+    kept = kept or {}
+    options = {"pure": False, "traverse": False}
+    shared = delayed(task, name=f"streammc-task-{token}", **options)
+    read = delayed(_apply, name=f"streammc-apply-{token}", **options)
+    combine = delayed(_combine, name=f"streammc-join-{token}", **options)
+    asked = (topic, os.getpid(), () if topic is None else tuple(versions().items()))
+    nodes, made = reduction_tree(token, len(blocks)), dict[str, Any]()
+    for key in wanted_nodes(nodes, kept):
+        block = block_of(key)
+        if block is not None:
+            made[key] = read(shared, BlockTask(blocks[block], *asked), dask_key_name=key)
+        else:
+            left, right = (kept[each] if each in kept else made[each] for each in nodes[key])
+            made[key] = combine(shared, left, right, dask_key_name=key)
+    return made
+
+
+class BlockTask(Generic[T]):
+    """One map task; safe to run twice. No dataclass: dask would look for collections in it.
+
+    Parameters
+    ----------
+    block
+        Its rows.
+    topic
+        Topic to which a worker of a cluster reports the block; ``None`` within this process.
+    home
+        Id of the process that made the task; in another one the task first pins BLAS.
+    pinned
+        Versions of that process, which a worker that came later must have, too.
+    """
+
+    def __init__(
+        self, block: Block, topic: str | None, home: int, pinned: tuple[tuple[str, str], ...]
+    ) -> None:
+        self.block, self.topic, self.home, self.pinned = block, topic, home, pinned
+
+    def __call__(self, task: PassTask[T]) -> T:
+        """Return the result of the block."""
+        if self.topic is not None and os.getpid() != self.home:
+            same_versions(self.pinned)
+            _pin_blas()
+        self._log(BEGUN)
+        result = reduce_block(task, self.block)
+        self._log(DONE)
+        return result
+
+    def _log(self, what: str) -> None:
+        if self.topic is not None:
+            from distributed import get_worker
+
+            get_worker().log_event(self.topic, (what, self.block.index))
+
+
+def reduce_block(task: PassTask[T], block: Block) -> T:
+    """Return the result of the task for the pieces of ``block``, in order."""
+    pieces = block.pieces()
+    if getattr(block, "coded", False) and not getattr(task, "takes_codes", False):
+        pieces = expanded_pieces(pieces)
+    if isinstance(task, PieceTask):
+        result: T = task.map_pieces(pieces)
+        return result
+    return reduce(task.combine, map(task.map, pieces))
+
+
+def _apply(task: PassTask[T], work: BlockTask[T]) -> T:
+    return work(task)
+
+
+def _combine(task: PassTask[T], left: T, right: T) -> T:
+    return task.combine(left, right)
+
+
+@cache
+def _pin_blas() -> Any:
+    # Once per worker, and not as a context, whose end would restore the old limit.
+    return threadpool_limits(limits=1)
+
+
+def reduction_tree(token: str, count: int) -> dict[str, tuple[str, ...]]:
+    """Return the keys of the reduction tree, each with those of its two parts; the root is last."""
+    level = [block_key(token, block) for block in range(count)]
+    nodes: dict[str, tuple[str, ...]] = dict.fromkeys(level, ())
+    height = 0
+    while len(level) > 1:
+        height += 1
+        pairs = list(zip(level[::2], level[1::2], strict=False))
+        joined = [f"streammc-combine-{token}-{height}-{position}" for position in range(len(pairs))]
+        nodes |= dict(zip(joined, pairs, strict=True))
+        level = joined + level[len(pairs) * 2 :]
+    return nodes
+
+
+def wanted_nodes(nodes: dict[str, tuple[str, ...]], kept: Collection[str]) -> list[str]:
+    """Return the keys of a tree that are to be made, parts first."""
+    wanted: set[str] = {next(reversed(nodes))}
+    for key in reversed(nodes):
+        if key in wanted:
+            wanted.update(each for each in nodes[key] if each not in kept)
+    return [key for key in nodes if key in wanted]
+
+
+def leaves(nodes: Mapping[str, tuple[str, ...]], key: str) -> list[str]:
+    """Return the keys of the blocks below a node."""
+    parts = nodes[key]
+    return [leaf for part in parts for leaf in leaves(nodes, part)] if parts else [key]
+
+
+def block_key(token: str, block: int) -> str:
+    """Return the key of the task of a block.
+
+    All tasks of blocks are of one group, ``streammc-map``, since dask cuts a key at its first word
+    that is not of letters. They are then kept by the scheduler until a thread is free: a worker
+    that dies has two of them, and not all that follow.
+    """
+    return f"{_MAP}{token}-{block}"
+
+
+def block_of(key: str) -> int | None:
+    """Return the block of the task with a key; ``None`` for a task of another kind."""
+    return int(key.rpartition("-")[2]) if key.startswith(_MAP) else None
+
+
+def pass_token(task: Any, blocks: Sequence[Block]) -> str | None:
+    """Return a token that only an equal pass has; ``None`` if code of a user takes part.
+
+    The sources of other packages are not among the versions that are compared: they may have
+    changed under the same names.
+    """
+    file = io.BytesIO()
+    watch = _Watch(file)
+    try:
+        watch.dump((task, tuple(blocks), tuple(versions().items())))
+    except Exception:  # what a task holds decides which error this is; cloudpickle may know better
+        return None
+    if not watch.packages <= {*KNOWN}:
+        return None
+    return hashlib.sha256(file.getbuffer()).hexdigest()[:32]
+
+
+class _Watch(pickle.Pickler):
+    """Pickler that notes the packages of all classes and functions."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.packages: set[str] = set()
+
+    def reducer_override(self, thing: Any) -> Any:
+        """Note the package of a thing, and pickle it as usual."""
+        for each in (thing, type(thing)):
+            module = getattr(each, "__module__", None)
+            if isinstance(module, str):
+                self.packages.add(module.partition(".")[0])
+        return NotImplemented
+
+
+def kept_results(client: Any, token: str | None) -> dict[str, Any]:
+    """Return the futures that a failed pass of this token has left, by key."""
+    name = f"streammc-{token}"
+    if token is None or name not in client.list_datasets():
+        return {}
+    found = client.get_dataset(name)
+    held = client.who_has(list(found.values()))  # a future just received does not know its status
+    return {key: future for key, future in found.items() if held.get(key)}
+
+
+def keep_results(client: Any, token: str | None, futures: Mapping[str, Any]) -> None:
+    """Publish the futures that are finished; nothing if there are none or the cluster is gone."""
+    done = {key: future for key, future in futures.items() if future.status == "finished"}
+    if token is not None and done and client.status == "running":
+        with suppress(Exception):  # the failure of the pass is what the user has to know
+            client.publish_dataset(done, name=f"streammc-{token}", override=True)
+
+
+def forget_results(client: Any, token: str | None) -> None:
+    """Give up what a failed pass of this token has left."""
+    name = f"streammc-{token}"
+    with suppress(Exception):  # the sums are complete, whatever becomes of the cluster
+        if token is not None and name in client.list_datasets():
+            client.unpublish_dataset(name)

@@ -1,5 +1,9 @@
 """Requests to object stores: repeated within a budget of seconds, with errors of our own.
 
+A connection is made from the environment or a profile, belongs to its process, and is never
+pickled. What travels to workers is the address (``cloud.address.CloudFolder``); each process finds
+its own credentials.
+
 The text of an error of the service is never passed on: it can hold request headers, keys or
 whole documents. What remains is the address, the kind of the failure and the status.
 """

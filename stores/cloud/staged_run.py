@@ -1,8 +1,15 @@
 """A run at an address: fetched into a local folder, its commits copied back in order.
 
-A commit is durable when the pointer that names its objects is put (``run_pointer``). Objects get
-names of their own and are never replaced, so that nothing of a commit is seen before its pointer,
-and a killed or defeated writer leaves objects that no pointer names; the next writer deletes them.
+A commit changes some forty small files. They are packed into one tar archive, which takes one
+request in place of forty, and which any tar can unpack. A commit is durable when the pointer that
+names its objects, with their SHA-256, is put. Objects get names of their own and are never
+replaced, so that nothing of a commit is seen before its pointer, and a killed or defeated writer
+leaves objects that no pointer names; the next writer deletes them.
+
+The pointer is the one object that is replaced. It is put only if the object that this writer saw
+last is still there (If-Match with its tag, or If-None-Match for the first), which the service
+decides: of two writers one loses. A lost answer is recognised by reading the pointer back, since
+every pointer has the id of its writer and a number.
 """
 
 from __future__ import annotations

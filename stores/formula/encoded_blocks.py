@@ -341,6 +341,10 @@ _SEVERAL = ("poly", "bs", "cr", "cc")
 class EarlyScan:
     """Scan of the dense columns and of the codes of a formula's factors, before its levels.
 
+    A column of numbers without a fitted state is known before the levels are, and an indicator has
+    the mean and the standard deviation of its count. Such a formula is scanned and fitted in one
+    pass.
+
     Parameters
     ----------
     terms

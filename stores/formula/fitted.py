@@ -1,4 +1,11 @@
-"""A fitted formula: its state as plain JSON, and the encoding of rows as design columns."""
+"""A fitted formula: its state as plain JSON, and the encoding of rows as design columns.
+
+The columns have full rank: formulaic omits levels and names the columns, but in plain sums.
+
+Factors of ``(1 | g)`` that are columns have an indicator of every level, and zeros. No level is
+left out, and nothing is centred or scaled: the coefficient of an indicator is the effect of its
+level, and that of the zeros the logarithm of the scale of the effects (``models.factor_model``).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +51,7 @@ from streammc.stores.formula.parser import (
 )
 
 MOST_LEVELS: Final = 300
-"""Largest number of levels of such a factor: every row has a number for each."""
+"""Largest number of levels of a factor ``(1 | g)`` in columns: every row has a number for each."""
 
 
 def factor_node(column: str) -> Node:
@@ -583,6 +590,14 @@ def _wrong(where: str, expected: str, found: str) -> StoreError:
 
 def covariate(attributes: Mapping[str, Any], name: str) -> tuple[Vector, float]:
     """Return ``(a, c)`` so that ``X_i . a + c`` is the column ``name`` on the table's scale.
+
+    A feature is ``mean + scale X_j``. The argument of a B-spline is linear in its columns too: a
+    basis of degree ``p >= 1`` with the knots ``t`` reproduces straight lines (Marsden's identity),
+
+        x = sum over k of xi_k B_k(x),    xi_k = (t_{k+1} + ... + t_{k+p}) / p,
+
+    A basis without its first function has it as one minus the sum of the others. The covariate of
+    a smooth effect is therefore a linear function of the stored columns, up to rounding.
 
     Parameters
     ----------

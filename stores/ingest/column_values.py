@@ -1,8 +1,9 @@
 """Values of Arrow columns without loss: as numbers, as ISO text, and as levels of factors.
 
 Each value is one level, and no two values are the same level. Whole numbers are written without a
-point, other numbers with the fewest digits that their type needs, moments as ISO text. Values that
-are neither numbers nor text are refused.
+point, other numbers with the fewest digits that their type needs, moments as
+``2024-01-31 12:30:00``, those with a zone in UTC. Values that are neither numbers nor text are
+refused.
 """
 
 from __future__ import annotations

@@ -244,6 +244,12 @@ def grouped(
     of the records once, those of a bucket that is cut further twice. The order depends on the
     labels and the key, and on the order of the records within a group.
 
+    The rows are sorted by a keyed hash of their label, then the label, then their order in the
+    table: a group is contiguous, also if another label has the same hash. Rows go to buckets on
+    disk by the next bits of the hash, and a bucket that fits into memory is sorted there; a larger
+    one is cut by further bits. A bucket of a single group needs no sorting and is copied, so that a
+    group may be larger than the memory.
+
     Parameters
     ----------
     blocks

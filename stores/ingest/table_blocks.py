@@ -27,38 +27,7 @@ from streammc.stores.ingest.faults import Faults
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
 
-
-def row_sums(values: Matrix) -> Vector:
-    """Return the sum of each column of a block (c, m); a finite sum has only finite terms."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums: Vector = values.sum(axis=1)
-    return sums
-
-
-def kept_rows(values: Matrix) -> NDArray[np.intp]:
-    """Return the indices of the rows of a block (c, m) without a missing value."""
-    if np.isfinite(row_sums(values)).all():
-        return np.arange(values.shape[1])
-    return np.flatnonzero(~np.isnan(values).any(axis=0))
-
-
-def drop_missing_rows(values: Matrix) -> Matrix:
-    """Return the rows of a block (c, m) that have no missing value."""
-    kept = kept_rows(values)
-    return values[:, kept] if kept.size < values.shape[1] else values
-
-
 _BLOCK_BYTES: Final = 12 << 20
-
-
-def block_rows(n_columns: int) -> int:
-    """Return rows per block: 12 MB of float64, at least 16 and at most 262,144 rows."""
-    return max(16, min(1 << 18, _BLOCK_BYTES // (8 * max(1, n_columns))))
-
-
-def raw_bytes(values: NDArray[Any]) -> Any:
-    """Return the bytes of an array, without a copy if it is contiguous."""
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 class TableBlocks:
@@ -195,3 +164,33 @@ class TableBlocks:
             if missing is not None:
                 values[:, missing] = np.nan
         return values
+
+
+def block_rows(n_columns: int) -> int:
+    """Return rows per block: 12 MB of float64, at least 16 and at most 262,144 rows."""
+    return max(16, min(1 << 18, _BLOCK_BYTES // (8 * max(1, n_columns))))
+
+
+def raw_bytes(values: NDArray[Any]) -> Any:
+    """Return the bytes of an array, without a copy if it is contiguous."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def row_sums(values: Matrix) -> Vector:
+    """Return the sum of each column of a block (c, m); a finite sum has only finite terms."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums: Vector = values.sum(axis=1)
+    return sums
+
+
+def kept_rows(values: Matrix) -> NDArray[np.intp]:
+    """Return the indices of the rows of a block (c, m) without a missing value."""
+    if np.isfinite(row_sums(values)).all():
+        return np.arange(values.shape[1])
+    return np.flatnonzero(~np.isnan(values).any(axis=0))
+
+
+def drop_missing_rows(values: Matrix) -> Matrix:
+    """Return the rows of a block (c, m) that have no missing value."""
+    kept = kept_rows(values)
+    return values[:, kept] if kept.size < values.shape[1] else values

@@ -29,60 +29,6 @@ from streammc.stores.sources.source import NoArrowType, Source, with_partitions
 from streammc.trace.addresses import is_address, real_place
 from streammc.trace.disk import FileStamp, stamp_difference
 
-
-def distinct_files(parts: Sequence[Any]) -> list[Any]:
-    """Return parts of a table without files that a path, a pattern or a link names again.
-
-    A file below other folders ``name=value`` is kept, since their columns differ.
-    """
-    once: dict[Any, Any] = {}
-    for part in parts:
-        known = isinstance(part, InputFile)
-        once.setdefault((real_place(part.path), part.partitions) if known else object(), part)
-    return list(once.values())
-
-
-def memory_source(item: Any) -> Source:
-    """Return the source of a table in memory.
-
-    Raises
-    ------
-    ConfigError
-        If it is no table.
-    DataError
-        If its columns cannot be read.
-    """
-    from streammc.stores.sources.array_source import ArraySource
-    from streammc.stores.sources.arrow_source import MemorySource
-
-    if isinstance(item, ArraySource):
-        return item
-    wanted = ("__arrow_c_stream__", "__arrow_c_array__")
-    foreign = type(item).__module__.partition(".")[0] == "xarray"
-    if foreign or (
-        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
-    ):
-        raise ConfigError(
-            f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "
-            f"{_remedy(item)}"
-        )
-    return MemorySource(item)
-
-
-def _remedy(item: Any) -> str:
-    """Return the advice for an object that is not a table."""
-    module = type(item).__module__.partition(".")[0]
-    if module.startswith("dask"):
-        return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
-    if module == "xarray":
-        return "use streammc.from_xarray for xarray"
-    if hasattr(item, "collect"):
-        return "collect() it first, or ingest its files"
-    if hasattr(item, "files"):
-        return "ingest its files"
-    return "use streammc.from_arrays for arrays"
-
-
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or spreadsheet",
     b"\x89HDF": "an HDF5 file",
@@ -366,3 +312,56 @@ def _check_names(source: Source, first: Source) -> None:
 def _format(source: Source) -> str:
     name = type(source).__name__.removesuffix("Source")
     return {"Csv": "CSV", "Ipc": "Arrow", "Memory": "a table"}.get(name, name)
+
+
+def distinct_files(parts: Sequence[Any]) -> list[Any]:
+    """Return parts of a table without files that a path, a pattern or a link names again.
+
+    A file below other folders ``name=value`` is kept, since their columns differ.
+    """
+    once: dict[Any, Any] = {}
+    for part in parts:
+        known = isinstance(part, InputFile)
+        once.setdefault((real_place(part.path), part.partitions) if known else object(), part)
+    return list(once.values())
+
+
+def memory_source(item: Any) -> Source:
+    """Return the source of a table in memory.
+
+    Raises
+    ------
+    ConfigError
+        If it is no table.
+    DataError
+        If its columns cannot be read.
+    """
+    from streammc.stores.sources.array_source import ArraySource
+    from streammc.stores.sources.arrow_source import MemorySource
+
+    if isinstance(item, ArraySource):
+        return item
+    wanted = ("__arrow_c_stream__", "__arrow_c_array__")
+    foreign = type(item).__module__.partition(".")[0] == "xarray"
+    if foreign or (
+        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
+    ):
+        raise ConfigError(
+            f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "
+            f"{_remedy(item)}"
+        )
+    return MemorySource(item)
+
+
+def _remedy(item: Any) -> str:
+    """Return the advice for an object that is not a table."""
+    module = type(item).__module__.partition(".")[0]
+    if module.startswith("dask"):
+        return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
+    if module == "xarray":
+        return "use streammc.from_xarray for xarray"
+    if hasattr(item, "collect"):
+        return "collect() it first, or ingest its files"
+    if hasattr(item, "files"):
+        return "ingest its files"
+    return "use streammc.from_arrays for arrays"
