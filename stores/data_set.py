@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streammc.protocols import Coding, ColumnTerm, Dataset, Vector
-from streammc.shown import Shown
 
 if TYPE_CHECKING:
     from streammc.stores.formula.fitted import Design

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
-from streammc.html_repr import Shown
 from streammc.numerics.coded_matrix import CODE_DTYPE, MOST_COLUMNS, CodedMatrix
 from streammc.protocols import Index, PassTask
+from streammc.shown import Shown
 from streammc.stores.data_set import FormulaColumns, dataset_facts
 from streammc.stores.format.codes import described_codes, read_columns, with_codes
 from streammc.stores.format.layout import (

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import BusyError, StoreError, StreammcError
 from streammc.group_table import GroupTable
-from streammc.html_repr import Shown
 from streammc.protocols import Index, PassTask
+from streammc.shown import Shown
 from streammc.stores.cloud.address import Root, split_arrays, store_root
 from streammc.stores.data_set import FormulaColumns, dataset_facts
 from streammc.stores.format.codes import read_columns
