@@ -2,7 +2,7 @@
 
 Run as ``python bench/acceptance_errors.py [--write] [DECISIONS]`` from a checkout; 400,000
 decisions for a line by default, six minutes. ``--write`` puts the tables into
-``docs/explanation/barker-tests.md``.
+``docs/measurements/barker-tests.md``.
 """
 
 from __future__ import annotations

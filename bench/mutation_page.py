@@ -1,4 +1,4 @@
-"""The page about planted faults: ``docs/explanation/mutations.md``."""
+"""The page about planted faults: ``docs/measurements/mutations.md``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """streammc against the reference draws of posteriordb.
 
 Run as ``python bench/posteriordb.py``. Data: ``STREAMMC_TEST_DATA``, else ``../shared/data``
-beside the repository. Writes ``docs/explanation/posteriordb.md``.
+beside the repository. Writes ``docs/measurements/posteriordb.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streammc.samplers.common.request import RunRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()
-PAGE = ROOT / "docs" / "explanation" / "posteriordb.md"
+PAGE = ROOT / "docs" / "measurements" / "posteriordb.md"
 SMALLEST = 500
 """Rows from which hmc-ecs is run as well."""
 LADDER = {"n_levels": 3, "beta_min": 0.125, "n_steps": 10}

@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "real_data.json"
-PAGE = ROOT / "docs" / "explanation" / "real-data.md"
+PAGE = ROOT / "docs" / "measurements" / "real-data.md"
 NO_CERTAINTY = "covtype93k, no certainty rows"
 MEASURED = (
     *("flights200k", "bike_hour", "htru2", "norauto", "a9a", "covtype93k", NO_CERTAINTY),

@@ -3,7 +3,7 @@
 Run as ``python bench/selection.py WORK``; WORK keeps the runs, so that the command
 continues where it was ended, and may be that of ``real_data.py``, whose references it
 then uses. Data as there. Prints one line of JSON a data set, and writes
-``bench/results/selection.json`` and ``docs/explanation/selection-probabilities.md``.
+``bench/results/selection.json`` and ``docs/measurements/selection-probabilities.md``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common.request import RunRequest
 
 RESULTS = ROOT / "bench" / "results" / "selection.json"
-PAGE = ROOT / "docs" / "explanation" / "selection-probabilities.md"
+PAGE = ROOT / "docs" / "measurements" / "selection-probabilities.md"
 NAMES = ("covtype93k", "a9a", "fretpl_claimnumber", "flights200k")
 COMPARED = ("covtype93k", "fretpl_claimnumber")
 CACHED = "selection.json"
@@ -47,7 +47,7 @@ TEXT = """# Units drawn by their scores
 numbers and more. {machine}, shared with other work, {date}.
 
 By default every unit of rows is drawn with the same probability, and rows with heavy remainders
-are [certain](why-certainty-rows.md). With `--option probabilities=scores`, for `hmc-ecs` and
+are [certain](../explanation/why-certainty-rows.md). With `--option probabilities=scores`, for `hmc-ecs` and
 `hmc-ecs-signed`, unit j is drawn with probability ω_j, and its total D_j counts as D_j / (U ω_j)
 (Dang et al. 2019, eq. 9). The variance of the estimate is then
 

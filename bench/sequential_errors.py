@@ -2,7 +2,7 @@
 
 Run as ``python bench/sequential_errors.py [--write] [DECISIONS]`` from a checkout; 200,000
 decisions by default, two minutes. ``--write`` puts the tables into
-``docs/explanation/sequential-tests.md``.
+``docs/measurements/sequential-tests.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The battery of trust at full counts, and the table of ``docs/explanation/trust.md``.
+"""The battery of trust at full counts, and the table of ``docs/measurements/trust.md``.
 
     python bench/trust.py [--quick] [--checks 17 20 42] [--write]
 
