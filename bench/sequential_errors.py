@@ -51,7 +51,7 @@ def searches() -> Iterator[str]:
     """Yield what the conservative search takes."""
     yield "| N | bound | m | ε | error in the worst case | expected rows there | of N |"
     yield "|---|---|---|---|---|---|---|"
-    for size in (13_007, 100_000, 1_000_000, 100_000_000):
+    for size in (13_007, 100_000, 100_000_000):
         for bound in (0.05, 0.1, 0.2):
             try:
                 m, epsilon = conservative_pair(size, None, None, bound)
@@ -82,7 +82,7 @@ def sequences(n: int) -> Iterator[str]:
         "recursion | rows | forced |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
-    for m, epsilon in ((50, 0.005), (100, 0.01), (200, 0.1)):
+    for m, epsilon in ((50, 0.005), (200, 0.1)):
         prepared = mh_austere(epsilon=epsilon).acceptance_test(SIZE, m)
         for kind in KINDS:
             for mu in (0.001, 2.0, 5.0):
@@ -121,7 +121,7 @@ def curves(n: int) -> Iterator[str]:
     )
     for kind in KINDS:
         x = population(kind, size)
-        for delta in (-1.5, -0.5, 0.0, 0.5):
+        for delta in (-0.5, 0.0):
             cells = []
             for test, prepared, spread in tests:
                 found = decisions(
