@@ -25,7 +25,7 @@ from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
 from streammc.samplers.metropolis.acceptance.spread import spread_errors
 
 PAGE = "barker-tests.md"
-KINDS = ("normal", "skewed", "t3", "heavy", "rare")
+KINDS = ("normal", "skewed", "heavy", "rare")
 
 
 def published() -> Iterator[str]:

@@ -82,9 +82,7 @@ def main() -> None:
             print(name, sampler.name, found, file=sys.stderr, flush=True)
         cells += ["", ""] * (2 - len(cells) // 2)
         lines.append(
-            f"| {name} | {case.model} | {found['rows']} | {case.stan_prior} | {case.ours} | "
-            + " | ".join(cells)
-            + " |"
+            f"| {name} | {case.model} | {found['rows']} | {case.ours} | " + " | ".join(cells) + " |"
         )
     left = [f"| {name} | {reason} |" for name, reason in LEFT_OUT.items()]
     head = PAGE_HEAD.splitlines()
@@ -95,14 +93,15 @@ PAGE_HEAD = """\
 # Against the reference draws of posteriordb
 
 `python bench/posteriordb.py` samples every posterior of a copy of posteriordb, 4 chains of 2,000
-draws, seed 1, on the rows as the Stan programs make them (nothing standardised), and compares with
-the 10,000 reference draws: the largest |z| over the parameters, of means and of standard
-deviations, in Monte Carlo standard errors of the difference. hmc-ecs runs where there are at least
-500 rows, and pt on the Gaussian process. A case without numbers has no reference draws; it is
-sampled all the same. Of mixtures whose components may be exchanged one mode is sampled.
+draws, seed 1, on the rows and with the priors of the Stan programs (`bench/posteriordb_cases.py`
+has both spellings), and compares with the 10,000 reference draws: the largest |z| over the parameters,
+of means and of standard deviations, in Monte Carlo standard errors of the difference. hmc-ecs runs
+where there are at least 500 rows, and pt on the Gaussian process. A case without numbers has no
+reference draws; it is sampled all the same. Of mixtures whose components may be exchanged one mode
+is sampled.
 
-| posterior | model | rows | prior in Stan | prior here | hmc, pt: mean | sd | hmc-ecs: mean | sd |
-|---|---|---|---|---|---|---|---|---|"""
+| posterior | model | rows | prior | hmc, pt: mean | sd | hmc-ecs: mean | sd |
+|---|---|---|---|---|---|---|---|"""
 PAGE_TAIL = """
 Not sampled:
 

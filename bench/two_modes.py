@@ -4,7 +4,7 @@ Two Gaussians with free means, known variance 1 and known weights 0.552 and 0.44
 the second mode has the means exchanged and is lower because the weights are not equal. The truth
 is an integral over a grid. Every chain starts in the larger mode. Run as
 ``python bench/two_modes.py [--draws N] [--write]``; ``--write`` renews the table and the picture
-in ``docs/explanation/tempering.md``.
+in ``docs/measurements/tempering.md``.
 """
 
 from __future__ import annotations
