@@ -94,11 +94,11 @@ PAGE_HEAD = """\
 
 `python bench/posteriordb.py` samples every posterior of a copy of posteriordb, 4 chains of 2,000
 draws, seed 1, on the rows and with the priors of the Stan programs (`bench/posteriordb_cases.py`
-has both spellings), and compares with the 10,000 reference draws: the largest |z| over the parameters,
-of means and of standard deviations, in Monte Carlo standard errors of the difference. hmc-ecs runs
-where there are at least 500 rows, and pt on the Gaussian process. A case without numbers has no
-reference draws; it is sampled all the same. Of mixtures whose components may be exchanged one mode
-is sampled.
+has both spellings), and compares with the 10,000 reference draws: the largest |z| over the
+parameters, of means and of standard deviations, in Monte Carlo standard errors of the difference.
+hmc-ecs runs where there are at least 500 rows, and pt on the Gaussian process. A case without
+numbers has no reference draws; it is sampled all the same. Of mixtures whose components may be
+exchanged one mode is sampled.
 
 | posterior | model | rows | prior | hmc, pt: mean | sd | hmc-ecs: mean | sd |
 |---|---|---|---|---|---|---|---|"""
