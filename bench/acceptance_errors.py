@@ -15,33 +15,15 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from acceptance.test_correction import PENALTIES, SIGMAS, TABLE_3
 from barker import DELTAS, SIZE, Curve, Z, curve, terms
 from page import machine, publish
 
 from streammc.samplers import mh_fixed, mh_minibatch
 from streammc.samplers.metropolis.acceptance.correction import PAPER, correction
-from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
 from streammc.samplers.metropolis.acceptance.spread import spread_errors
 
 PAGE = "barker-tests.md"
 KINDS = ("normal", "skewed", "heavy", "rare")
-
-
-def published() -> Iterator[str]:
-    """Yield Table 3 of Seita et al. (2017) beside the errors found here."""
-    yield "| N | λ | " + " | ".join(f"σ = {sigma}" for sigma in SIGMAS) + " |"
-    yield "|---|---|" + "---|" * len(SIGMAS)
-    for n in TABLE_3:
-        for i, penalty in enumerate(PENALTIES):
-            cells = []
-            for k, sigma in enumerate(SIGMAS):
-                found, error = ridge(sigma, n=n, penalty=penalty)
-                scaled = found._replace(masses=found.masses / found.masses.sum())
-                theirs = TABLE_3[n][i][k]
-                mark = "" if f"{error:.1e}" == theirs else " **≠**"
-                cells.append(f"{theirs} / {error:.2e}{mark} / {worst(scaled, sigma):.2e}")
-            yield f"| {n} | {penalty:g} | " + " | ".join(cells) + " |"
 
 
 def optimal() -> Iterator[str]:
@@ -108,7 +90,6 @@ def main() -> None:
     n = int(arguments[0] if arguments else 400_000) // len(DELTAS)
     print(machine(), f"{n * len(DELTAS):,} decisions a line, noise {Z} standard errors")
     sections = {
-        "barker table 3": published(),
         "barker corrections": optimal(),
         "barker spread": spread(),
         "barker minibatches": minibatches(n),

@@ -85,6 +85,9 @@ def main() -> None:
             f"| {name} | {case.model} | {found['rows']} | {case.ours} | " + " | ".join(cells) + " |"
         )
     left = [f"| {name} | {reason} |" for name, reason in LEFT_OUT.items()]
+    silent = [line.split(" | ")[0].strip("| ") for line in lines if line.endswith("|  |  |  |  |")]
+    lines = [line for line in lines if not line.endswith("|  |  |  |  |")]
+    lines += ["", f"Sampled, without reference draws: {', '.join(silent)}."]
     head = PAGE_HEAD.splitlines()
     PAGE.write_text("\n".join([*head, *lines, *PAGE_TAIL.splitlines(), *left, ""]))
 

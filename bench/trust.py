@@ -101,7 +101,8 @@ def row(number: int, results: dict[str, Any], most: tuple[int | None, int | None
 def shortened(found: list[str], most: int | None) -> str:
     """Return the first ``most`` texts, and how many there are besides."""
     shown = found if most is None else found[:most]
-    return "; ".join(shown) + (f"; {len(found) - len(shown)} more" if shown != found else "")
+    left = f"{len(found) - len(shown)} more" if shown and len(shown) < len(found) else ""
+    return "; ".join([*shown, *[left][: bool(left)]])
 
 
 def lines(results: dict[str, Any]) -> list[str]:
@@ -116,7 +117,7 @@ def lines(results: dict[str, Any]) -> list[str]:
     return [
         "| | check | tests | figures | smallest faults that were caught |",
         "|---|---|---|---|---|",
-        *(row(number, results, (1, 1)) for number in CHECKS),
+        *(row(number, results, (int(number in MOST_IMPORTANT), 1)) for number in CHECKS),
         "",
         f"{'; '.join([often, *others])}.",
     ]
