@@ -22,7 +22,6 @@ compiling left out, on a machine shared with other work: {seconds}. Ratios compa
   Gaussian process has N = {n} observations, published 512{most}.
 - Three chains start at θ_*, θ_*/2 and 2 θ_*; the first half is discarded; R-hat and ESS are eqs.
   (4) to (8). Eq. (8) has a relative standard error of about 1.44 / √d: 64 % at |θ| = 5.
-- `tt` and `stt` are Neal's tempered transitions, which Algorithm 2 misprints.
 """
 
 TIME = """Relative to HMC with the same steps, the median of seven rounds. *Transitions here*: of
