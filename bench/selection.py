@@ -69,13 +69,6 @@ plan takes.
 
 {sweep}
 
-## What runs of {draws} draws show
-
-Four chains. Variance is the mean `log_lik_variance` of the draws; the passes are all those of
-the run, with their seconds; the last seconds are those of the draws.
-
-{runs}
-
 ## The same posterior
 
 Against full-data `hmc`, in posterior sd, with the bounds of [real data](real-data.md):
@@ -146,10 +139,8 @@ def markdown(results: list[dict[str, Any]]) -> str:
     return TEXT.format(
         machine="; ".join(dict.fromkeys(result["machine"] for result in results)),
         date=max(result["date"] for result in results),
-        draws=DRAWS,
         rows=rows_table(results),
         sweep=sweep_table(results),
-        runs=runs_table(results),
         agreement=agreement_table([r for r in results if r["comparison"]]),
     )
 
@@ -189,24 +180,6 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
     for result in results:
         costs = " | ".join(str(result["swept"][name]) for name in names)
         lines.append(f"| {result['name']} | {costs} |")
-    return "\n".join(lines)
-
-
-def runs_table(results: list[dict[str, Any]]) -> str:
-    """Return what the runs show."""
-    lines = [
-        "| data | units | rows, all evaluations of an iteration | variance | passes | pass s | s | "
-        "smallest ESS |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        for way, words in zip(WAYS, ("equal", "by score"), strict=True):
-            run = result["runs"][way]
-            lines.append(
-                f"| {result['name']} | {words} | {run['rows_per_iteration']:.0f} | "
-                f"{run['log_lik_variance_mean']:.2g} | {run['passes']} | "
-                f"{run['pass_seconds']:.1f} | {run['seconds']:.2f} | {run['ess_bulk']:.0f} |"
-            )
     return "\n".join(lines)
 
 
