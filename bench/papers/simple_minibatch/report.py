@@ -63,7 +63,8 @@ def tables(results: dict[str, Any]) -> list[str]:
     if found := results.get("digits"):
         lines += ["### Logistic regression", "", text.DIGITS, "", *digits_table(found), ""]
     if found := results.get("network"):
-        lines += ["### The network", "", text.NETWORK, "", *found["lines"], ""]
+        rows = [line for line in found["lines"] if line.startswith("|")]
+        lines += ["### The network", "", text.NETWORK, "", *rows, ""]
     return lines
 
 
