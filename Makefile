@@ -92,7 +92,7 @@ $(LOWEST)/.installed: pyproject.toml
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
 	@touch $@
 
-# Every check of docs/explanation/trust.md at its full counts, one after another, and its table:
+# Every check of docs/measurements/trust.md at its full counts, one after another, and its table:
 # make trust, or make trust CHECKS="17 20".
 trust: $(VENV)/.installed-test
 	$(LOAD)

@@ -6,7 +6,7 @@ hmc-ecs for a logistic regression of 29 columns, 100 and 1,300 rows; the chains 
 ``sample``, without commits. The bare loop (``bench/bare_iteration.py``) runs in as many threads,
 and says what the cores, their caches and the memory allow. Efficiency is the time of one chain on
 one core over that of k chains on k cores, in turn, the median of nine; ``--write`` writes the table
-to ``docs/explanation/iteration.md``.
+to ``docs/measurements/iteration.md``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Run as ``python bench/decisions.py WORK [--data a b] [--samplers x y] [--threads
 WORK keeps the runs. Data as for ``real_data.py``. Control variates of order 0 leave the
 log-likelihood ratio as it is, so that they stand for none at the same steps. Per run the
 rows of a decision, certainty rows included, and the largest z of any mean and any mean
-square against full-data HMC; ``--write`` renews ``docs/explanation/acceptance-tests.md`` and
+square against full-data HMC; ``--write`` renews ``docs/measurements/acceptance-tests.md`` and
 ``bench/results/decisions.json``.
 """
 

@@ -162,7 +162,7 @@ def main() -> None:
     print("\n".join(lines(results)))
     if asked.write:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-        publish("../how-to/object-stores.md", "far_commits", lines(results))
+        publish("object-stores.md", "far_commits", lines(results))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ settings. The reference of a table is quadrature or importance sampling of its o
 (``silent_references.py``), which shares no code with streammc. A chain that misses the tail of
 ``tau`` looks well mixed, so that to run again until a run passes would select runs that are wrong:
 of the trusted runs the mean of sd over reference sd has to be 0.97 to 1.03 for every parameter.
-``--write`` puts the table into ``docs/explanation/few-groups.md``. Ends with status 1 otherwise.
+``--write`` puts the table into ``docs/measurements/few-groups.md``. Ends with status 1 otherwise.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ their text, from the texts that Python's ``csv`` finds, by ``decimal`` and ``dat
 files are also read by DuckDB and Arrow files by polars, which have to find the values that were
 drawn. Nothing of this shares code with streammc. A refusal is not wrong where the kind of values
 explains it (:data:`REFUSALS`), and has to come where they cannot be told apart. ``--write`` renews
-``docs/explanation/files.md``. Ends with status 1 if a table is wrong or a refusal not explained.
+``docs/measurements/files.md``. Ends with status 1 if a table is wrong or a refusal not explained.
 """
 
 from __future__ import annotations

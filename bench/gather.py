@@ -191,7 +191,7 @@ def main() -> None:
             print("\n".join([f"\n{name}\n", *table(document[name])]))
             if options.write:
                 about = f"{document['machine']}; medians of {ROUNDS}."
-                publish("performance.md", f"gather-{name}", [*table(document[name]), "", about])
+                publish("random-rows.md", f"gather-{name}", [*table(document[name]), "", about])
     print(json.dumps({"gather": document}))
     if options.write:
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")

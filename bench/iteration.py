@@ -9,7 +9,7 @@ The roofline is the least time that the products of rows can take: ``2 L + 1`` s
 rows), and ``r + 1`` products with S. Their numbers are read at the rate of BLAS's ``ddot`` over as
 many, or multiplied at that of ``dgemm``, whichever is slower; links and normal variates are not in
 it. Run ``python bench/iteration.py [--write]``; it prints a table and one line of JSON, and writes
-the table to ``docs/explanation/iteration.md``.
+the table to ``docs/measurements/iteration.md``.
 """
 
 from __future__ import annotations

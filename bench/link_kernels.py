@@ -1,7 +1,7 @@
 """Nanoseconds and error of the links, against loops over the C library's functions.
 
 Run as ``python bench/link_kernels.py``. Prints one JSON object, then the tables of
-``docs/explanation/link-kernels.md``. Times are the least of 1000 repetitions, one
+``docs/measurements/link-kernels.md``. Times are the least of 1000 repetitions, one
 core, warm, called from compiled code through a function pointer as a sampler does;
 errors are the largest over 2000 or 20,000 arguments, against mpmath with 50 digits.
 """

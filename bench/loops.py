@@ -8,7 +8,7 @@ they evaluated (``n_rows``): predictors, link and sums over plain arrays, with t
 the sampler needs one; where rows are drawn anew, also their copy from the table and their
 expansion at ``theta_star``. For groups it is the compiled likelihood of a group, called in turn.
 Both run in turn in one process; medians of CPU time, and of the ratios of neighbours. ``--write``
-writes the table to ``docs/explanation/iteration.md``.
+writes the table to ``docs/measurements/iteration.md``.
 """
 
 from __future__ import annotations

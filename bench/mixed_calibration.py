@@ -5,7 +5,7 @@ of 1 to 40 rows: the truth of each is drawn from the priors, Normal(0, 1) of two
 half-Normal(1) of tau, and the table is sampled at automatic settings. Counts how often central
 90 % intervals of tau and the coefficients hold the truth, beside intervals half as wide, which must
 fail. ``--write`` puts the table into
-``docs/explanation/mixed-models.md``.
+``docs/measurements/mixed-models.md``.
 """
 
 from __future__ import annotations

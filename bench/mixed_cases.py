@@ -7,7 +7,7 @@ and sampled again with all groups at every step (``hmc``, or ``laplace`` for a m
 Prints for each case the worst parameter's difference of means in posterior sd and in Monte Carlo
 standard errors, and the ratio of the sds; a case fails where the means differ by more than 0.1 sd
 and 4.5 errors, or the sds by more than 10 % and 4.5 errors. ``--write`` puts the table into
-``docs/explanation/mixed-models.md``.
+``docs/measurements/mixed-models.md``.
 """
 
 from __future__ import annotations

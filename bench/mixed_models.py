@@ -6,7 +6,7 @@ Each case is ingested and sampled through the command line, and its rows go to `
 in the other Python, once for NumPyro and once for nutpie. Real tables need ``STREAMMC_TEST_DATA``.
 Prints a table of the largest z of the means of parameters and of group effects, in Monte Carlo
 standard errors of both sides, and of effective draws a second of the worst parameter; ``--write``
-puts it into ``docs/explanation/mixed-models.md``.
+puts it into ``docs/measurements/mixed-models.md``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ For each number of groups, with 100 rows of 5 columns in the mean, a logistic re
 random intercept goes through ``simulate``, ``summarize``, ``sample`` (2 chains of 1000 draws) and
 ``effects`` on the command line; with ``--one-core`` once more bound to one core. ``--ingest`` adds
 a Parquet file of so many rows in random order, ingested by group. Stores are deleted; a million
-groups take 3 GB of disk. ``--write`` puts the table into ``docs/explanation/mixed-models.md``.
+groups take 3 GB of disk. ``--write`` puts the table into ``docs/measurements/mixed-models.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page about planted faults: ``docs/explanation/mutations.md``."""
+"""The page about planted faults: ``docs/measurements/mutations.md``."""
 
 from __future__ import annotations
 
@@ -54,18 +54,11 @@ def lines(results: dict[str, Any]) -> list[str]:
     left = [each for each in mutants if judged(each) in (SURVIVED, ALIVE)]
     shown = [each for each in mutants if judged(each) == SAME]
     paths = [package(each["path"]) for each in mutants]
-    kinds = [each["operator"] for each in mutants]
     return [
         head,
         *_table("package", PACKAGES, list(zip(paths, outcomes, strict=True))),
-        *_table("change", sorted(set(kinds)), list(zip(kinds, outcomes, strict=True))),
         *_listed("Survived or open", left, _why_left),
         *_listed("Without effect", shown, lambda each: EQUIVALENT[each["key"]]),
-        *_listed(
-            "Caught by a test written for it",
-            written,
-            lambda each: f"`{TESTS[each['key']].partition('::')[2]}`",
-        ),
     ]
 
 

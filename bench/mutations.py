@@ -9,8 +9,9 @@ changed line, in a copy of the checkout in WORK, until one fails. They run as pl
 ``--compiled`` then runs, for every change that is left, the tests of its module as compiled code.
 
 Results go to ``results/mutations.json`` after each change, and what is there is not run again;
-``--write`` renews ``docs/explanation/mutations.md``. Changes that survive get a test or a reason in
-``mutation_verdicts.py``. Every 20th time the same tests also run without the change, and must pass.
+``--write`` renews ``docs/measurements/mutations.md``. Changes that survive get a test or a reason
+in ``mutation_verdicts.py``. Every 20th time the same tests also run without the change, and must
+pass.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ def main() -> None:
     print(json.dumps(results))
     if asked.write:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        publish("../how-to/object-stores.md", "object_store", lines(results))
+        publish("object-stores.md", "object_store", lines(results))
 
 
 if __name__ == "__main__":

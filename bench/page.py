@@ -7,7 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-EXPLANATION = Path(__file__).resolve().parents[1] / "docs" / "explanation"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+MEASUREMENTS = DOCS / "measurements"
+FOLDERS = (MEASUREMENTS, DOCS / "explanation", DOCS / "how-to")
+"""Folders of pages with measured tables."""
 
 
 def machine() -> str:
@@ -23,10 +26,21 @@ def short(value: float) -> str:
 
 
 def publish(page: str, name: str, lines: Iterable[str]) -> None:
-    """Put the lines between ``<!-- name -->`` and ``<!-- /name -->`` of the page."""
-    path = EXPLANATION / page
-    before, _, rest = path.read_text().partition(f"<!-- {name} -->\n")
-    _, end, after = rest.partition(f"<!-- /{name} -->")
-    if not end:
-        raise SystemExit(f"{path} has no marks <!-- {name} --> and <!-- /{name} -->")
-    path.write_text("\n".join([f"{before}<!-- {name} -->", "", *lines, "", f"{end}{after}"]))
+    """Put the lines between ``<!-- name -->`` and ``<!-- /name -->`` of the page that has them.
+
+    The page may be in any of ``FOLDERS``; pages of one name have different marks.
+    """
+    first, last = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    pages = [folder / page for folder in FOLDERS if (folder / page).exists()]
+    marked = [path for path in pages if first in (text := path.read_text()) and last in text]
+    if len(marked) != 1:
+        places = ", ".join(str(path) for path in marked or pages) or "no page"
+        raise SystemExit(
+            f"expected the marks {first.strip()} and {last} in one page {page} of "
+            f"{', '.join(folder.name for folder in FOLDERS)}, found {places}: "
+            "put them into one page"
+        )
+    (path,) = marked
+    before, _, rest = path.read_text().partition(first)
+    _, end, after = rest.partition(last)
+    path.write_text("\n".join([f"{before}{first.strip()}", "", *lines, "", f"{end}{after}"]))

@@ -1,7 +1,7 @@
 """streammc against the reference draws of posteriordb.
 
 Run as ``python bench/posteriordb.py``. Data: ``STREAMMC_TEST_DATA``, else ``../shared/data``
-beside the repository. Writes ``docs/explanation/posteriordb.md``.
+beside the repository. Writes ``docs/measurements/posteriordb.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streammc.samplers.common.sampler import RunRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()
-PAGE = ROOT / "docs" / "explanation" / "posteriordb.md"
+PAGE = ROOT / "docs" / "measurements" / "posteriordb.md"
 SMALLEST = 500
 """Rows from which hmc-ecs is run as well."""
 LADDER = {"n_levels": 3, "beta_min": 0.125, "n_steps": 10}
@@ -82,11 +82,12 @@ def main() -> None:
             print(name, sampler.name, found, file=sys.stderr, flush=True)
         cells += ["", ""] * (2 - len(cells) // 2)
         lines.append(
-            f"| {name} | {case.model} | {found['rows']} | {case.stan_prior} | {case.ours} | "
-            + " | ".join(cells)
-            + " |"
+            f"| {name} | {case.model} | {found['rows']} | {case.ours} | " + " | ".join(cells) + " |"
         )
     left = [f"| {name} | {reason} |" for name, reason in LEFT_OUT.items()]
+    silent = [line.split(" | ")[0].strip("| ") for line in lines if line.endswith("|  |  |  |  |")]
+    lines = [line for line in lines if not line.endswith("|  |  |  |  |")]
+    lines += ["", f"Sampled, without reference draws: {', '.join(silent)}."]
     head = PAGE_HEAD.splitlines()
     PAGE.write_text("\n".join([*head, *lines, *PAGE_TAIL.splitlines(), *left, ""]))
 
@@ -95,14 +96,15 @@ PAGE_HEAD = """\
 # Against the reference draws of posteriordb
 
 `python bench/posteriordb.py` samples every posterior of a copy of posteriordb, 4 chains of 2,000
-draws, seed 1, on the rows as the Stan programs make them (nothing standardised), and compares with
-the 10,000 reference draws: the largest |z| over the parameters, of means and of standard
-deviations, in Monte Carlo standard errors of the difference. hmc-ecs runs where there are at least
-500 rows, and pt on the Gaussian process. A case without numbers has no reference draws; it is
-sampled all the same. Of mixtures whose components may be exchanged one mode is sampled.
+draws, seed 1, on the rows and with the priors of the Stan programs (`bench/posteriordb_cases.py`
+has both spellings), and compares with the 10,000 reference draws: the largest |z| over the
+parameters, of means and of standard deviations, in Monte Carlo standard errors of the difference.
+hmc-ecs runs where there are at least 500 rows, and pt on the Gaussian process. A case without
+numbers has no reference draws; it is sampled all the same. Of mixtures whose components may be
+exchanged one mode is sampled.
 
-| posterior | model | rows | prior in Stan | prior here | hmc, pt: mean | sd | hmc-ecs: mean | sd |
-|---|---|---|---|---|---|---|---|---|"""
+| posterior | model | rows | prior | hmc, pt: mean | sd | hmc-ecs: mean | sd |
+|---|---|---|---|---|---|---|---|"""
 PAGE_TAIL = """
 Not sampled:
 

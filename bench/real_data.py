@@ -4,7 +4,7 @@ Run as ``python bench/real_data.py WORK [name ...]``; WORK keeps the runs, so th
 command continues where it was ended. Data: ``STREAMMC_TEST_DATA``, else ``../shared/data``
 beside the repository. Nothing is set per data set: draws are added until the Monte Carlo
 error of the comparison is below its bound. Prints one line of JSON a data set, and writes
-``bench/results/real_data.json`` and ``docs/explanation/real-data.md`` after each.
+``bench/results/real_data.json`` and ``docs/measurements/real-data.md`` after each.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Run as ``python bench/selection.py WORK``; WORK keeps the runs, so that the command
 continues where it was ended, and may be that of ``real_data.py``, whose references it
 then uses. Data as there. Prints one line of JSON a data set, and writes
-``bench/results/selection.json`` and ``docs/explanation/selection-probabilities.md``.
+``bench/results/selection.json`` and ``docs/measurements/selection-probabilities.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common.sampler import RunRequest
 
 RESULTS = ROOT / "bench" / "results" / "selection.json"
-PAGE = ROOT / "docs" / "explanation" / "selection-probabilities.md"
+PAGE = ROOT / "docs" / "measurements" / "selection-probabilities.md"
 NAMES = ("covtype93k", "a9a", "fretpl_claimnumber", "flights200k")
 COMPARED = ("covtype93k", "fretpl_claimnumber")
 CACHED = "selection.json"
@@ -42,73 +42,37 @@ SHARES = (0.05, 0.1, 0.2, 0.35)
 
 TEXT = """# Units drawn by their scores
 
-`python bench/selection.py WORK` wrote this page; `bench/results/selection.json` has the same
-numbers and more. {machine}, shared with other work, {date}.
+`python bench/selection.py WORK` wrote this page; `bench/results/selection.json` has more.
+{machine}, shared with other work, {date}.
 
-By default every unit of rows is drawn with the same probability, and rows with heavy remainders
-are [certain](why-certainty-rows.md). With `--option probabilities=scores`, for `hmc-ecs` and
-`hmc-ecs-signed`, unit j is drawn with probability ω_j, and its total D_j counts as D_j / (U ω_j)
-(Dang et al. 2019, eq. 9). The variance of the estimate is then
-
-    V = (1/k) [ Σ_j D_j² / ω_j − (Σ_j D_j)² ],
-
-least where ω_j is proportional to |D_j|. One more full pass finds the root mean square of D_j
-over 128 draws from the Laplace approximation (fewer above 8 million rows); ω is proportional to
-it, mixed with the uniform (0.8 to 0.2), so that no unit counts more than five times what it counts
-under equal probabilities. Because D_j is linear in the weights of its rows, 1 / (U ω_j) is a
-factor on the weights of the rows that are gathered: the estimate, its variance, their gradients
-and the audit are the same code, and hold as they are.
-
-The plan chooses |C| and m as before: the cheapest that keep V ≤ 0.1 at the 90th percentile of the
-draws, every jump below 0.5 and the range of the perturbation below 0.02. Certain are the units of
-highest score. A score looks better than it is at the draws that made it, so it is judged at 16
-others, over all rows, and by the pilot at 64 more.
+With `--option probabilities=scores`, for `hmc-ecs` and `hmc-ecs-signed`, unit j is drawn with
+probability ω_j, and its total D_j counts as D_j / (U ω_j) (Dang et al. 2019, eq. 9). One more full
+pass finds the root mean square of D_j over 128 draws from the Laplace approximation (fewer above 8
+million rows); ω is proportional to it, mixed with the uniform (0.8 to 0.2). Certain are the units
+of highest score. It is the better choice where an iteration takes hundreds of rows. It costs one
+more pass, at 144 draws, and 16 bytes a unit in memory: above 16.7 million units it is refused.
+Where remainders are alike there is nothing to gain
+([decision 12](../decisions/0012-unequal-probabilities-are-tickets.md)).
 
 ## Rows an iteration at the same bounds
 
-|C| + m, the rows of one evaluation; in brackets |C|.
+|C| + m, the rows of one evaluation; in brackets |C|. A dash: more than half of the rows, `hmc-ecs`
+is refused.
 
 {rows}
-
-A dash: more than half of the rows, `hmc-ecs` is refused.
 
 ## How many draws make a score, and how much stays uniform
 
 |C| + m by the draws of a score, with the share of 0.2; and by the share, with the draws that the
-plan takes. A score from few draws misses rows that matter elsewhere, and the plan answers with more
-certainty rows: with 8 draws, the number that the certifying pass has for a large table, there may
-be nothing gained.
+plan takes.
 
 {sweep}
-
-## What runs of {draws} draws show
-
-Four chains. Variance is the mean `log_lik_variance` of the draws; the passes are all those of
-the run, with their seconds; the last seconds are those of the draws.
-
-{runs}
 
 ## The same posterior
 
 Against full-data `hmc`, in posterior sd, with the bounds of [real data](real-data.md):
 
 {agreement}
-
-## What it costs
-
-- One more full pass, at 144 draws where others take 8 or 32; it is counted in `passes`,
-  `pass_seconds` and `rows_read`.
-- 16 bytes a unit in memory (an alias table, and whole tickets, whose number is the probability
-  exactly) and 4 in the run, from which a resumed run builds the table again. Above 16.7 million
-  units it is refused: sample runs of rows with `--unit-rows`. A run dilutes the rows that matter,
-  so that there is less to gain.
-- Where remainders are alike there is nothing to gain: the plan has the least number of units (30)
-  either way.
-
-So it is the better choice where an iteration takes hundreds of rows: rows of all scores get what
-they need, where certainty rows give everything to some and the same to the rest. It does not
-replace certainty rows: without them a row whose score came out too low has no one to catch it. It
-is not the default, because a table of a billion rows has no room for it and easy data no use.
 """
 
 
@@ -174,10 +138,8 @@ def markdown(results: list[dict[str, Any]]) -> str:
     return TEXT.format(
         machine="; ".join(dict.fromkeys(result["machine"] for result in results)),
         date=max(result["date"] for result in results),
-        draws=DRAWS,
         rows=rows_table(results),
         sweep=sweep_table(results),
-        runs=runs_table(results),
         agreement=agreement_table([r for r in results if r["comparison"]]),
     )
 
@@ -217,24 +179,6 @@ def sweep_table(results: list[dict[str, Any]]) -> str:
     for result in results:
         costs = " | ".join(str(result["swept"][name]) for name in names)
         lines.append(f"| {result['name']} | {costs} |")
-    return "\n".join(lines)
-
-
-def runs_table(results: list[dict[str, Any]]) -> str:
-    """Return what the runs show."""
-    lines = [
-        "| data | units | rows, all evaluations of an iteration | variance | passes | pass s | s | "
-        "smallest ESS |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        for way, words in zip(WAYS, ("equal", "by score"), strict=True):
-            run = result["runs"][way]
-            lines.append(
-                f"| {result['name']} | {words} | {run['rows_per_iteration']:.0f} | "
-                f"{run['log_lik_variance_mean']:.2g} | {run['passes']} | "
-                f"{run['pass_seconds']:.1f} | {run['seconds']:.2f} | {run['ess_bulk']:.0f} |"
-            )
     return "\n".join(lines)
 
 

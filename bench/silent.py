@@ -7,7 +7,7 @@ a reference of its own (``silent_references.py``). Means and sds have to lie wit
 0.1 sd and 4.5 Monte Carlo standard errors, and the tails beyond the 5 % and 95 % quantiles
 likewise; otherwise a warning that bears on it, or a refusal with an exit code, has to say so. Ends
 with status 1 if a run is silently wrong or dies of a defect. Runs that ``--json`` holds already are
-not made again. ``--write`` renews ``docs/explanation/silent.md`` with the table of the first seed
+not made again. ``--write`` renews ``docs/measurements/silent.md`` with the table of the first seed
 and the counts of all, and ``bench/results/silent.json``.
 """
 

@@ -236,7 +236,7 @@ def measure(rows: int) -> list[tuple[str, Seconds]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--write", action="store_true", help="Write docs/explanation/stages.md.")
+    parser.add_argument("--write", action="store_true", help="Write docs/measurements/stages.md.")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="streammc-stages-") as folder:
         os.chdir(folder)

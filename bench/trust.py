@@ -1,4 +1,4 @@
-"""The battery of trust at full counts, and the table of ``docs/explanation/trust.md``.
+"""The battery of trust at full counts, and the table of ``docs/measurements/trust.md``.
 
     python bench/trust.py [--quick] [--checks 17 20 42] [--write]
 
@@ -79,33 +79,47 @@ def verdict(cases: list[dict[str, Any]]) -> str:
     return f"**{said}**" if counts["failed"] or not counts["passed"] else said
 
 
-def row(number: int, results: dict[str, Any]) -> str:
-    """Return the line of a check."""
+def row(number: int, results: dict[str, Any], most: tuple[int | None, int | None]) -> str:
+    """Return the line of a check, with the first ``most`` figures and faults."""
     star = " ★" if number in MOST_IMPORTANT else ""
     head = f"| {number}{star} | {CHECKS[number]} "
     if number in WITHOUT_TEST:
-        return f"{head}| not tested: {WITHOUT_TEST[number]} | | | |"
+        return f"{head}| not tested: {WITHOUT_TEST[number]} | | |"
     if str(number) not in results:
-        return f"{head}| not run | | | |"
-    result = results[str(number)]
-    cases = [case for each in result["tests"].values() for case in each]
+        return f"{head}| not run | | |"
+    cases = [case for each in results[str(number)]["tests"].values() for case in each]
     figures, caught = (
-        "; ".join(dict.fromkeys(line for case in cases for line in case[what]))
-        for what in ("figures", "caught")
+        shortened(list(dict.fromkeys(line for case in cases for line in case[what])), count)
+        for what, count in zip(("figures", "caught"), most, strict=True)
     )
     reasons = "; ".join(dict.fromkeys(case["reason"] for case in cases if case["reason"]))
     figures += f" (skipped: {reasons})" if reasons else ""
-    when = f"{result['machine']}, {result['counts']} counts"
-    cells = (verdict(cases), figures, caught, when)
+    cells = (verdict(cases), figures, caught)
     return head + "".join(f"| {cell.replace('|', '/')} " for cell in cells) + "|"
 
 
+def shortened(found: list[str], most: int | None) -> str:
+    """Return the first ``most`` texts, and how many there are besides."""
+    shown = found if most is None else found[:most]
+    left = f"{len(found) - len(shown)} more" if shown and len(shown) < len(found) else ""
+    return "; ".join([*shown, *[left][: bool(left)]])
+
+
 def lines(results: dict[str, Any]) -> list[str]:
-    """Return the table."""
+    """Return the table of the page, and when and where it was measured."""
+    numbers: dict[str, list[int]] = {}
+    for number in CHECKS:
+        if result := results.get(str(number)):
+            when = f"{result['machine']}, {result['counts']} counts"
+            numbers.setdefault(when, []).append(number)
+    often = max(numbers, key=lambda when: len(numbers[when]), default="")
+    others = [f"{when}: {', '.join(map(str, of))}" for when, of in numbers.items() if when != often]
     return [
-        "| | check | tests | figures | smallest faults that were caught | when and where |",
-        "|---|---|---|---|---|---|",
-        *(row(number, results) for number in CHECKS),
+        "| | check | tests | figures | smallest faults that were caught |",
+        "|---|---|---|---|---|",
+        *(row(number, results, (int(number in MOST_IMPORTANT), 1)) for number in CHECKS),
+        "",
+        f"{'; '.join([often, *others])}.",
     ]
 
 
@@ -119,7 +133,7 @@ def main() -> None:
     new = run_checks(asked.checks, asked.quick)
     # Read now: checks may run beside each other.
     results = (json.loads(RESULTS.read_text()) if RESULTS.exists() else {}) | new
-    print("\n".join(row(number, results) for number in asked.checks))
+    print("\n".join(row(number, results, (None, None)) for number in asked.checks))
     if asked.write:
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
         publish("trust.md", "trust", lines(results))

@@ -4,7 +4,7 @@ Two Gaussians with free means, known variance 1 and known weights 0.552 and 0.44
 the second mode has the means exchanged and is lower because the weights are not equal. The truth
 is an integral over a grid. Every chain starts in the larger mode. Run as
 ``python bench/two_modes.py [--draws N] [--write]``; ``--write`` renews the table and the picture
-in ``docs/explanation/tempering.md``.
+in ``docs/measurements/tempering.md``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def picture(found: dict[str, Found], right: Truth, path: Path) -> None:
 def main() -> None:
     """Print one line per sampler."""
     # Not at the top: a script's own folder is on the path, that of a test is not.
-    from page import EXPLANATION, machine, publish
+    from page import MEASUREMENTS, machine, publish
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=40_000)
@@ -187,7 +187,7 @@ def main() -> None:
         )
         print(lines[-1], flush=True)
     if arguments.plot or arguments.write:
-        picture(found, right, arguments.plot or EXPLANATION / "two-modes.png")
+        picture(found, right, arguments.plot or MEASUREMENTS / "two-modes.png")
     if arguments.write:
         lines += ["", f"{machine()}; `python bench/two_modes.py --write`."]
         publish("tempering.md", "two modes", lines)

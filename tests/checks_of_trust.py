@@ -1,4 +1,4 @@
-"""The checks that streammc's promises rest on, by number: the battery of docs/explanation/trust.md.
+"""The checks that streammc's promises rest on, by number: those of docs/measurements/trust.md.
 
 A test carries the number that it meets as ``@pytest.mark.trust(28)``, and stands where its subject
 is tested; tests/trust has those that need several parts of streammc. A test states its figure with

@@ -11,6 +11,7 @@ SECTIONS: Final = {
     "how-to": "How to",
     "explanation": "Explanation",
     "reference": "Reference",
+    "measurements": "Measurements",
     "reproductions": "Papers reproduced",
     "decisions": "Decisions",
 }
@@ -18,12 +19,17 @@ SECTIONS: Final = {
 INTRODUCTIONS: Final = {
     "tutorial": "Start here: every step once, with the data that travel with the package.",
     "how-to": "One task a page.",
-    "explanation": "Why the results can be trusted, what they cost, and how both were measured.",
+    "explanation": "What is sampled, whether it can be trusted, and what it costs.",
     "reference": "Every command, option, name, and format.",
+    "measurements": "Tables: what was measured, on which machine, when, and how to run it again.",
     "reproductions": "Tables and figures of the papers behind the samplers, computed again.",
     "decisions": "Decision records: context, decision, alternatives with evidence, consequences. "
     "A later record may replace an earlier one.",
 }
+DEVELOPMENT: Final = "development"
+"""Address of the page that lists ``OF_DEVELOPMENT``."""
+OF_DEVELOPMENT: Final = ("measurements", "reproductions", "decisions")
+"""Sections for those who work on streammc: together they are the last part of the navigation."""
 LATER: Final = ("reference/api/",)
 """Folders inside a section, each with a page of its name beside it: listed after the others."""
 
@@ -60,20 +66,25 @@ def section_indexes(pages: Mapping[str, str]) -> dict[str, str]:
             if not uri.startswith(LATER):
                 lines.append(f"- [{title(pages[uri])}]({uri.removeprefix(f'{folder}/')})")
         made[f"{folder}/index.md"] = "\n".join(lines) + "\n"
+    lines = ["# Development", "", "For those who work on streammc, or ask how it was checked.", ""]
+    for folder in OF_DEVELOPMENT:
+        lines.append(f"- [{SECTIONS[folder]}](../{folder}/index.md): {INTRODUCTIONS[folder]}")
+    made[f"{DEVELOPMENT}/index.md"] = "\n".join(lines) + "\n"
     return made
 
 
 def navigation(pages: Mapping[str, str]) -> list[Any]:
-    """Return the navigation: the landing page, then every section with its index first."""
+    """Return the navigation: the landing page, every section, and those of development as one."""
     nav: list[Any] = [{"streammc": "index.md"}]
+    development: list[Any] = [f"{DEVELOPMENT}/index.md"]
     for folder, heading in SECTIONS.items():
         inside = pages_of(folder, pages)
         beside = [f"{later.rstrip('/')}.md" for later in LATER]
         own = [uri for uri in inside if not uri.startswith(LATER) and uri not in beside]
         parts: list[Any] = [f"{folder}/index.md", *own]
         parts += [_subsection(later, inside, pages) for later in LATER if _below(later, inside)]
-        nav.append({heading: parts})
-    return nav
+        (development if folder in OF_DEVELOPMENT else nav).append({heading: parts})
+    return [*nav, {"Development": development}]
 
 
 def _below(folder: str, uris: Sequence[str]) -> list[str]:

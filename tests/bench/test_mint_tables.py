@@ -143,7 +143,8 @@ def test_the_part_on_mintee_is_written_from_chains_that_were_kept(papers, tmp_pa
         theta[..., 1] = 1.0
         theta[:, ::4, 0] = 2.0
         tallies = {
-            "temperature": [1.0, *papers.mintee.PUBLISHED[1:]], "rows": [1000.0] * levels,
+            "temperature": [1.0, 19.41, 27.13, 37.93, 53.02, 74.06, 103.51],
+            "rows": [1000.0] * levels,
             "acceptance_rate": [0.3] * levels, "jump_rate": [0.1] * (levels - 1),
             "ring_percent": rng.random((levels, levels)).tolist(), "step_size": [0.1] * levels,
         }  # fmt: skip

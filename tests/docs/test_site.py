@@ -86,6 +86,17 @@ def test_navigation_has_every_page_once() -> None:
     assert sorted(pages | indexes) == sorted(listed)
 
 
+def test_sections_of_development_are_the_last_part_of_the_navigation() -> None:
+    from site_sections import OF_DEVELOPMENT, SECTIONS, navigation, section_indexes
+
+    pages = page_texts() | {"reference/api.md": "# Python names\n", "reference/api/x.md": "# X\n"}
+    *before, last = navigation(pages | section_indexes(pages))
+    assert [SECTIONS[folder] for folder in OF_DEVELOPMENT] == [
+        next(iter(part)) for part in last["Development"][1:]
+    ]
+    assert not {SECTIONS[folder] for folder in OF_DEVELOPMENT} & {next(iter(p)) for p in before}
+
+
 def test_index_of_decisions_is_in_their_order() -> None:
     from site_sections import section_indexes
 

@@ -155,6 +155,8 @@ def main() -> None:
             RESULTS.write_text(json.dumps(report.plain(results), indent=1, sort_keys=True) + "\n")
             PAGE.write_text(report.page(results))
     print("\n".join(report.tables(results)))
+    if "scaling" in results:
+        print("\n".join(scaling.lines(results["scaling"]["lines"])))
     print(f"\npublished: {published.SOURCE}; pictures: {pictures}")
 
 

@@ -9,9 +9,14 @@ from bench.papers.minibatch import mixture, published, text
 from bench.papers.minibatch.published import AUSTERE_C, AUSTERE_NC, METHODS, MINIBATCH, SUBLHD
 
 SIZE_HEAD = (
-    "", "mean rows of a decision", "paper", "ratio", "median", "largest", "rows evaluated",
-    "accepted", "forced", "trials × draws",
-)  # fmt: skip
+    "",
+    "mean rows of a decision",
+    "paper",
+    "ratio",
+    "rows evaluated",
+    "accepted",
+    "trials × draws",
+)
 
 
 ORDER = (MINIBATCH, mixture.BOUND_ON, AUSTERE_NC, AUSTERE_C, mixture.AUSTERE_WORST, SUBLHD)
@@ -35,26 +40,20 @@ def size_row(name: str, line: dict[str, Any], paper: published.Pair | None) -> l
         pair(line["size"], line["size_sd"]),
         f"{paper[0]:,.1f} ± {paper[1]:,.1f}" if paper else "–",
         f"{line['size'] / paper[0]:.2f}" if paper else "–",
-        number(line["median"]),
-        f"{line['largest']:,.0f}",
         f"{line['rows']:,.0f}",
         f"{line['acceptance']:.3f}",
-        f"{line['forced']:.4f}",
         f"{line['trials']} × {line['draws']:,}",
     ]
 
 
 def table_1(found: dict[str, Any]) -> list[str]:
-    """Return table 1, for both readings of the step."""
-    lines = []
-    for reading, methods in sorted(found["readings"].items(), reverse=True):
-        rows = [
-            size_row(name, line, published.TABLE_1.get(name))
-            for name, line in ordered(methods)
-            if "size" in line and name not in (mixture.BARKER, mixture.METROPOLIS)
-        ]
-        lines += [f"Steps of {reading}:", "", *table(SIZE_HEAD, rows), ""]
-    return lines
+    """Return table 1, with steps of standard deviation 0.15."""
+    rows = [
+        size_row(name, line, published.TABLE_1.get(name))
+        for name, line in ordered(found["readings"]["standard deviation 0.15"])
+        if "size" in line and name not in (mixture.BARKER, mixture.METROPOLIS)
+    ]
+    return [*table(SIZE_HEAD, rows), ""]
 
 
 def table_2(title: str, found: dict[str, Any]) -> list[str]:
@@ -63,24 +62,8 @@ def table_2(title: str, found: dict[str, Any]) -> list[str]:
     rows = []
     for name, line in ordered(found["methods"]):
         row = size_row(name, line, paper.get(name))
-        row += [f"{line['accuracy']:.4f}", number(line["rows_to_95"])]
-        rows.append([*row, number(line["evaluated_to_95"])])
-    head = (*SIZE_HEAD, "accuracy, last 1000", "rows to 0.95", "evaluated to 0.95")
-    return table(head, rows)
-
-
-def table_3(errors: dict[str, dict[str, dict[str, list[float]]]]) -> list[str]:
-    """Return the L-infinity errors, the paper's, and those with probabilities that add up."""
-    rows = []
-    for n, by_sigma in published.TABLE_3.items():
-        for sigma, paper in by_sigma.items():
-            for penalty, value, printed in zip(
-                published.LAMBDAS, errors[str(n)][str(sigma)], paper, strict=True
-            ):
-                ratio = f"{value[0] / printed:.2f}"
-                cells = [f"{value[0]:.2e}", f"{printed:.1e}", ratio, f"{value[1]:.2e}"]
-                rows.append([str(n), f"{sigma}", f"{penalty:g}", *cells])
-    head = ("N", "σ", "λ", "error", "paper", "ratio", "renormalised")
+        rows.append([*row, f"{line['accuracy']:.4f}"])
+    head = (*SIZE_HEAD, "accuracy, last 1000")
     return table(head, rows)
 
 
@@ -94,9 +77,8 @@ def table_4(found: dict[str, Any]) -> list[str]:
         cells += [pair(*eq[name]) if name in eq else "–"]
         cells += [pair(line["chi_squared"], line["chi_squared_sd"])]
         cells += [pair(*chi[name]) if name in chi else "–"]
-        cells += [pair(line["chi_squared_pooled"], line["chi_squared_pooled_sd"])]
         rows.append([name, *cells, f"{line.get('draws', mixture.DRAWS):,}"])
-    head = ("", "eq. (40)", "paper", "χ²", "paper", "χ², rare bins pooled", "draws of a trial")
+    head = ("", "eq. (40)", "paper", "χ²", "paper", "draws of a trial")
     return table(head, rows)
 
 
@@ -136,29 +118,6 @@ def figure_6(found: dict[str, Any]) -> list[str]:
     return table(("step", "mean rows of a decision", "paper", "ratio", "largest"), rows)
 
 
-def figure_3(found: dict[str, Any]) -> list[str]:
-    """Return what the drop of the temperature does."""
-    rows = []
-    for title, line in found.items():
-        cells = [number(line["before"], 4), number(line["after"], 4)]
-        cells += [f"{line['accuracy_at_drop']:.4f}", f"{line['accuracy_at_end']:.4f}"]
-        cells += [number(line.get("kept_step_rows"), 5)]
-        cells += [number(line.get("kept_step_acceptance"), 2)]
-        rows.append([title, *cells])
-    head = (
-        "", "rows of a decision before", "after", "accuracy at the drop", "at the end",
-        "rows after, step kept", "accepted after, step kept",
-    )  # fmt: skip
-    return table(head, rows)
-
-
-def search_table(found: list[dict[str, Any]]) -> list[str]:
-    """Return what the grid search of mh-austere chooses, beside the paper's choice."""
-    rows = [[line["data"], number(line["bound"]), line["chosen"], line["paper"]] for line in found]
-    head = ("", "bound on the error", "m, ε chosen", "paper")
-    return table(head, rows)
-
-
 def tables(results: dict[str, Any]) -> list[str]:
     """Return every table of the parts that were measured."""
     lines: list[str] = []
@@ -171,14 +130,6 @@ def tables(results: dict[str, Any]) -> list[str]:
         if found := results.get(part):
             title = part.upper().replace("K", "k")
             lines += [f"### Table 2: {title}", "", *table_2(title, found), ""]
-    if found := results.get("search"):
-        lines += ["### The grid search of mh-austere (C)", "", *search_table(found["lines"]), ""]
-    if found := results.get("correction"):
-        lines += ["### Table 3: errors of the correction distribution", "", text.TABLE_3, ""]
-        lines += [*table_3(found["errors"]), ""]
-    if found := results.get("drop"):
-        lines += ["### Figure 3, right: the temperature drops to 1", "", text.DROP, ""]
-        lines += [*figure_3(found["lines"]), ""]
     if found := results.get("steps"):
         lines += ["### Figure 6: step sizes", "", *figure_6(found), ""]
     return lines
@@ -209,7 +160,7 @@ def page(results: dict[str, Any]) -> str:
     machines = "; ".join(dict.fromkeys(result["machine"] for result in results.values()))
     parts = [text.HEAD.format(machine=machines), "\n".join(tables(results)).strip()]
     parts += ["## The figures", *(words for key, words in text.FIGURES if key in results)]
-    parts += ["## Each difference, in a line", text.differences(results), "## Settings"]
+    parts += ["## Where it differs", text.differences(results), "## Settings"]
     return "\n\n".join(part.strip() for part in [*parts, text.RECIPE]) + "\n"
 
 

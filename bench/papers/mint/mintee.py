@@ -22,7 +22,7 @@ import numpy as np
 from bench.papers.drawing import BLUE, GREEN, GREY, RED, new_figure, save
 from bench.papers.markdown import number, table
 from bench.papers.measures import Array
-from bench.papers.mint.mintee_text import AFTER, BEFORE, PUBLISHED, TABLE_2
+from bench.papers.mint.mintee_text import AFTER, BEFORE
 from bench.papers.records import log
 from streammc import from_arrays
 from streammc.models import gaussian_mixture
@@ -245,34 +245,13 @@ def section(result: dict[str, Any], picture: str = "mint/mintee.png") -> list[st
         "(h − H₀)/T there", "seconds",
     )  # fmt: skip
     lines += [*table(head, rows), ""]
-    ours = ladders["subset"]
-    rows = []
-    for k, published in enumerate(TABLE_2):
-        mine = ours["ring_percent"][k]
-        rows.append([
-            str(k), number(ours["temperature"][k], 4), number(PUBLISHED[k], 4),
-            f"{ours['rows'][k]:,.0f}", " · ".join(f"{v:.1f}" for v in mine),
-            " · ".join(f"{v:.1f}" for v in published),
-        ])  # fmt: skip
-    lines += ["Table 2, energy rings in per cent of a chain's states, with the printed ladder:", ""]
-    lines += table(("chain", "T", "published", "rows", "ours, `subset`", "published"), rows)
     lower = ladders[LADDER]
-    lines += ["", f"The ladder continued to T = 1, *{LADDER}*: the lowest levels of "
+    lines += [f"The ladder continued to T = 1, *{LADDER}*: the lowest levels of "
               f"{lower['chains']} chains saw {lower['modes']} of {D} modes in {lower['draws']:,} "
               f"draws, and changed mode {lower['switches']:,} times."]  # fmt: skip
     if lower["modes"] < D:
         lines += ["", f"The {D} modes that are published were not reached in so many draws."]
-    rows = [
-        [str(k), f"{lower['rows'][k]:,.0f}", number(lower["temperature"][k], 4),
-         number(lower["acceptance_rate"][k], 2),
-         number(lower["jump_rate"][k], 2) if k < len(lower["jump_rate"]) else "–",
-         f"{([lower['modes'], *lower['modes_in_rings']])[k]:.0f}",
-         " · ".join(f"{v:.0f}" for v in lower["ring_percent"][k])]
-        for k in range(len(lower["rows"]))
-    ]  # fmt: skip
-    lines += [""]
-    head = ("level", "rows", "T", "acceptance", "jump rate", "modes", "rings, %")
-    lines += [*table(head, rows), "", f"![The lowest chain]({picture})", "", *AFTER.splitlines()]
+    lines += ["", f"![The lowest chain]({picture})", "", *AFTER.splitlines()]
     return lines
 
 

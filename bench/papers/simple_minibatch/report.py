@@ -54,15 +54,6 @@ def digits_table(found: dict[str, Any]) -> list[str]:
     return table(head, rows)
 
 
-def size_table(found: dict[str, Any]) -> list[str]:
-    """Return accuracy by minibatch size and iteration."""
-    rows = [
-        [f"after {int(iteration):,}", *(f"{value:.4f}" for value in values)]
-        for iteration, values in found["by_size"].items()
-    ]
-    return table(("accuracy", *(f"m = {m}" for m in found["sizes"])), rows)
-
-
 def tables(results: dict[str, Any]) -> list[str]:
     """Return every table of the parts that were measured."""
     lines: list[str] = []
@@ -71,9 +62,9 @@ def tables(results: dict[str, Any]) -> list[str]:
         lines += [*violation_table(found), ""]
     if found := results.get("digits"):
         lines += ["### Logistic regression", "", text.DIGITS, "", *digits_table(found), ""]
-        lines += [*size_table(found), ""]
     if found := results.get("network"):
-        lines += ["### The network", "", text.NETWORK, "", *found["lines"], ""]
+        rows = [line for line in found["lines"] if line.startswith("|")]
+        lines += ["### The network", "", text.NETWORK, "", *rows, ""]
     return lines
 
 
@@ -82,5 +73,5 @@ def page(results: dict[str, Any]) -> str:
     machines = "; ".join(dict.fromkeys(result["machine"] for result in results.values()))
     parts = [text.HEAD.format(machine=machines), "\n".join(tables(results)).strip()]
     parts += ["## The figures", *(words for key, words in text.FIGURES if key in results)]
-    parts += ["## Each difference, in a line", text.differences(results), "## Settings"]
+    parts += ["## Where it differs", text.differences(results), "## Settings"]
     return "\n\n".join(part.strip() for part in [*parts, text.RECIPE]) + "\n"
