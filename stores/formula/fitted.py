@@ -4,7 +4,7 @@ The columns have full rank: formulaic omits levels and names the columns, but in
 
 Factors of ``(1 | g)`` that are columns have an indicator of every level, and zeros. No level is
 left out, and nothing is centred or scaled: the coefficient of an indicator is the effect of its
-level, and that of the zeros the logarithm of the scale of the effects (``models.factor_model``).
+level, and that of the zeros the logarithm of the scale of the effects (``models.base``).
 """
 
 from __future__ import annotations
