@@ -47,7 +47,7 @@ from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule, tempered
-from streammc.models.parameters import COEFFICIENT, stated
+from streammc.models.base import COEFFICIENT, stated
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 

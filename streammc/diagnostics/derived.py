@@ -35,15 +35,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StoreError
-from streammc.models.parameters import (
-    COEFFICIENT,
-    DISTANCE,
-    EFFECTS,
-    FACTOR,
-    INTERCEPT,
-    PLACE,
-    Block,
-)
+from streammc.models.base import COEFFICIENT, DISTANCE, EFFECTS, FACTOR, INTERCEPT, PLACE, Block
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,7 +58,7 @@ def original_scale(
         Attributes of its store: ``features`` and ``standardization``, a mapping with
         ``mean`` and ``scale`` per feature, or ``None``.
     blocks
-        Blocks of parameters with their rules, from the model (``models.parameters``).
+        Blocks of parameters with their rules, from the model (``models.base``).
 
     Returns
     -------
@@ -92,7 +84,7 @@ def transform(
     """Return draws (chain, draw, d) and labels on the table's scale.
 
     ``blocks`` are blocks of parameters with their rules, from the model
-    (``models.parameters``). A centred design without an intercept column implies an intercept
+    (``models.base``). A centred design without an intercept column implies an intercept
     on the table's scale: it is added before the coefficients of its predictor. Uncorrelated effects
     of a centred slope are correlated on the table's scale: ``rho`` is added after their deviations.
     """

@@ -14,7 +14,7 @@ from streammc.docstrings import documented
 from streammc.registry import MODELS
 
 _OTHERS: Final = {
-    "Parameter": "streammc.models.parameters",
+    "Parameter": "streammc.models.base",
     "check_model": "streammc.models.check",
     "user": "streammc.models.user_model",
 }

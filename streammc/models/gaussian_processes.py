@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
-from streammc.models.base import StatedModel
-from streammc.models.parameters import DISTANCE, POSITIVE, Parameter
+from streammc.models.base import DISTANCE, POSITIVE, Parameter, StatedModel
 from streammc.models.responses import real_fault
 from streammc.numerics.cholesky import factor, invert, solve, tile_shape
 from streammc.numerics.jit import JOINT_SIGNATURE, inline, jit

@@ -18,9 +18,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.models.base import LinearModel, refuse_many_predictors
+from streammc.models.base import LinearModel, Parameter, predictor, refuse_many_predictors
 from streammc.models.glm.bernoulli_logit import logit_row
-from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select

@@ -13,10 +13,9 @@ from numba import njit, objmode
 from numba.core.registry import CPUDispatcher
 
 from streammc.errors import ConfigError, ModelError
-from streammc.models.base import BETA, LinearModel
+from streammc.models.base import BETA, POSITIVE, REAL, LinearModel, Parameter, predictor
 from streammc.models.check import refuse_wrong_derivatives
 from streammc.models.code_digest import code_digest
-from streammc.models.parameters import POSITIVE, REAL, Parameter, predictor
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.priors import PriorOption, as_prior
 from streammc.protocols import Index, Matrix, Model, Rows, Vector

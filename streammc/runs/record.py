@@ -17,10 +17,9 @@ from typing import Any, Final
 from streammc import registry
 from streammc.errors import ConfigError, IdentityError, StoreError
 from streammc.likelihood.temperature import Schedule, split_fingerprint, tempered
-from streammc.models.base import factor_blocks
-from streammc.models.parameters import Block, parameter_blocks, predictor, stated
-from streammc.models.parameters import describe as describe_blocks
-from streammc.models.parameters import from_description as blocks_from_description
+from streammc.models.base import Block, factor_blocks, parameter_blocks, predictor, stated
+from streammc.models.base import describe as describe_blocks
+from streammc.models.base import from_description as blocks_from_description
 from streammc.priors import from_description
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.sampler import RunRequest, Sampler

@@ -19,7 +19,7 @@ from streammc.models import (
     poisson,
     user,
 )
-from streammc.models.parameters import describe, from_description, stated
+from streammc.models.base import describe, from_description, stated
 
 FEATURES = ["Intercept", "a", "b"]
 LABELS = ["beta[Intercept]", "beta[a]", "beta[b]", "log_sigma"]

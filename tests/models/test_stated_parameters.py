@@ -11,7 +11,7 @@ import pytest
 from streammc.diagnostics.derived import ratios, transform
 from streammc.errors import ConfigError, StoreError
 from streammc.models import Parameter, user
-from streammc.models.parameters import (
+from streammc.models.base import (
     COEFFICIENT,
     DISTANCE,
     PLACE,

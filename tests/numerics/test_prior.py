@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from streammc import priors
-from streammc.models.parameters import dirichlet_rows
+from streammc.models.base import dirichlet_rows
 from streammc.numerics.prior import (
     COLUMNS,
     EFFECT,

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from streammc import priors, rng
-from streammc.models.parameters import dirichlet_rows
+from streammc.models.base import dirichlet_rows
 from streammc.numerics.prior import COLUMNS, N_STREAMS, draw_prior, improper, log_prior
 
 N = 20_000

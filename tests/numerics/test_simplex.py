@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit
 
-from streammc.models.parameters import dirichlet_rows, log_odds_of, weights_of
+from streammc.models.base import dirichlet_rows, log_odds_of, weights_of
 from streammc.numerics.prior import inside, log_prior, outside, prior_curvature, smooth
 
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import types
 
-from streammc.models.base import LinearModel
-from streammc.models.parameters import Parameter, predictor
+from streammc.models.base import LinearModel, Parameter, predictor
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit, vector
 from streammc.numerics.special import exp, log1p_unit

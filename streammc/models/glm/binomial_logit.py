@@ -6,9 +6,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel
+from streammc.models.base import LinearModel, Parameter, predictor
 from streammc.models.glm.bernoulli_logit import chances
-from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import proportion_fault, share_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel
+from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.least_squares import least_squares
-from streammc.models.parameters import POSITIVE, Parameter, predictor
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.special import exp, gamma_normalizer, log, within
 from streammc.priors import PriorOption, as_prior, half_student_t

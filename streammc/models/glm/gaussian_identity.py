@@ -18,9 +18,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import BETA, LinearModel
+from streammc.models.base import BETA, POSITIVE, LinearModel, Parameter, unit_default
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.parameters import POSITIVE, Parameter, unit_default
 from streammc.models.responses import real_fault
 from streammc.numerics.jit import LINK_SIGNATURE, f8, inline, jit, matrix, vector
 from streammc.numerics.special import exp, within

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel
+from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.poisson_log import poisson
-from streammc.models.parameters import POSITIVE, Parameter, predictor
 from streammc.models.responses import count_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit_parts, log_factorial, rising, select, within

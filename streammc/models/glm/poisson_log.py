@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel
+from streammc.models.base import LinearModel, Parameter, predictor
 from streammc.models.glm.least_squares import least_squares
-from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import count_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.models.base import BETA, LinearModel
+from streammc.models.base import BETA, POSITIVE, LinearModel, Parameter, unit_default
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.parameters import POSITIVE, Parameter, unit_default
 from streammc.models.responses import real_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_parts, rising, select, within

@@ -18,20 +18,21 @@ import numpy as np
 
 from streammc import priors, registry
 from streammc.errors import ConfigError, ModelError
-from streammc.models.base import LinearModel, factor_blocks
-from streammc.models.mixed import group_constants
-from streammc.models.mixed.effect_terms import Groups, formula_term
-from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS, of_family
-from streammc.models.mixed.group_link import link, table_constants, table_link
-from streammc.models.parameters import (
+from streammc.models.base import (
     CORRELATION,
     EFFECTS,
     INTERCEPT,
     POSITIVE,
     Block,
+    LinearModel,
     Parameter,
+    factor_blocks,
     unit_default,
 )
+from streammc.models.mixed import group_constants
+from streammc.models.mixed.effect_terms import Groups, formula_term
+from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS, of_family
+from streammc.models.mixed.group_link import link, table_constants, table_link
 from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Rows, Vector

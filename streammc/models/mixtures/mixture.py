@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.base import ColumnsModel, refuse_many_predictors
+from streammc.models.base import ColumnsModel, Parameter, refuse_many_predictors
 from streammc.models.mixtures.known_covariance import (
     COVARIANCE_ADVICE,
     as_covariance,
     means_of_columns,
 )
-from streammc.models.parameters import Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log
 from streammc.priors import PriorOption, as_prior

@@ -2,7 +2,7 @@
 
 Predictors of a row are the K means, or of two ordered ones the centre and the log of their
 distance; then the logs of the K scales, where they are sampled; then the K - 1 log odds of
-``models.parameters``. Derivatives are taken in means, and turned into those of centre and
+``models.base``. Derivatives are taken in means, and turned into those of centre and
 distance at the end. Loops run along the rows of a tile, and LLVM vectorises them.
 """
 
@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.base import ColumnsModel, refuse_many_predictors
-from streammc.models.parameters import (
+from streammc.models.base import (
     DISTANCE,
     ORDERED,
     PLACE,
     POSITIVE,
     REAL,
     SIMPLEX,
+    ColumnsModel,
     Parameter,
     dirichlet_rows,
+    refuse_many_predictors,
 )
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.prior import CONSTANT, FLAT, HALF_NORMAL, KIND, LOCATION, LOG_FLAT, NORMAL
