@@ -200,8 +200,8 @@ def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
     from streammc.priors import ScaledPriors
     from streammc.runs.prior_texts import describe_priors, priors_lines
 
-    default, model = getattr(model, "nodes", None), resolved(model, dataset)
-    if (nodes := getattr(model, "nodes", None)) != default:
+    default, model = model.nodes, resolved(model, dataset)
+    if (nodes := model.nodes) != default:
         output.note(
             f"quadrature over the effects of {model.column}: {nodes} nodes, since the error of "
             f"{default} varies over the posterior; fix them with --option nodes={nodes}",

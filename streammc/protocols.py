@@ -239,6 +239,46 @@ class Model(Protocol):
         ``streammc.samplers.tempering`` can draw from its posterior.
         """
 
+    analytic: bool
+    separable: bool
+    log_concave: bool
+    location_scale: bool
+    relative_scale: bool
+    heavy_tailed: bool
+    multimodal: bool
+    exchangeable: bool
+    takes_trials: bool
+    derivative_bounds: tuple[float, ...]
+    """These traits have their meanings and defaults in ``models.base.StatedModel``."""
+
+    @property
+    def nodes(self) -> int | None:
+        """Return the quadrature nodes of a mixed model, or ``None``."""
+
+    @property
+    def factors(self) -> Sequence[Any]:
+        """Return the factors whose effects have a sampled scale."""
+
+    @property
+    def of_a_row(self) -> Any:
+        """Return the model of a row: this one, or the regression of a mixed model."""
+
+    @property
+    def sees_columns(self) -> bool:
+        """Return whether the link uses the columns of rows, and not their predictors alone."""
+
+    def relabelled(self, theta: Vector) -> Sequence[Vector]:
+        """Return the positions of the same density, where components may be exchanged."""
+
+    def share_fault(self, y: Vector, trials: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is no share of these trials; ``None`` of a model without trials."""
+
+    def log_constant(self, y: Vector, trials: Vector) -> float | None:
+        """Return what the log-likelihood omits; ``None``: that is not known."""
+
+    def simulate_trials(self, eta: Matrix, trials: Vector, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m), of so many trials (m,)."""
+
     def dim(self, n_features: int) -> int:
         """Return the length of theta."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import resource
 import subprocess
@@ -216,6 +217,37 @@ def test_no_placeholder_and_no_private_path_in_the_project() -> None:
 
 def test_a_placeholder_would_be_found() -> None:
     assert ["TO" + "DO"] == faults("x = 1  # TO" + "DO: later")
+
+
+def guessed_traits(source: str) -> list[str]:
+    """Return the calls of ``getattr`` and ``hasattr`` with the name of a trait of a model."""
+    from streammc.models.mixed.mixed_model import MixedModel
+    from streammc.samplers.common.sampler import Sampler
+
+    # What a parameter of a command, a group, a prior has too.
+    traits = {*dir(MixedModel), *dir(Sampler)} - {"name", "describe", "joint"}
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("getattr", "hasattr")
+        and isinstance(name := node.args[1], ast.Constant)
+        and not str(name.value).startswith("_")
+        and name.value in traits
+    ]
+
+
+def test_traits_of_models_and_samplers_are_stated_not_guessed() -> None:
+    """Their defaults and meanings are in ``StatedModel`` and ``Sampler``, and nowhere else."""
+    found = {
+        path.relative_to(ROOT).as_posix(): guessed
+        for path in sources(ROOT)
+        if (guessed := guessed_traits(path.read_text(encoding="utf-8")))
+    }
+    # Whether an object is a model at all.
+    assert {"streammc/models/check.py": ["hasattr(model, 'prior_table')"]} == found
+    assert guessed_traits("getattr(model, 'multimodal', False)")
 
 
 PRESENT = {

@@ -92,8 +92,7 @@ def replicated(model: Model, eta: NDArray[np.float64], weight: Vector, rng: Any)
     """Return one response (S, m) for each draw and row at predictors ``eta`` (p, m, S)."""
     p, m, draws = eta.shape
     flat = np.ascontiguousarray(eta).reshape(p, m * draws)
-    trials = getattr(model, "simulate_trials", None)
-    y = model.simulate(flat, rng) if trials is None else trials(flat, weight.repeat(draws), rng)
+    y = model.simulate_trials(flat, weight.repeat(draws), rng)
     return np.ascontiguousarray(np.asarray(y, dtype=np.float64).reshape(m, draws).T)
 
 
@@ -200,8 +199,7 @@ def posterior_predictive(
 def _refuse_unknown_trials(model: Model, table: Dataset) -> None:
     """Raise ModelError where a store has only the product of trials and weights."""
     trials, weight = (table.attributes.get(name) for name in ("trials", "weight"))
-    inner = model.inner if isinstance(model, MixedModel) else model
-    if trials and weight and hasattr(inner, "simulate_trials"):
+    if trials and weight and model.of_a_row.takes_trials:
         raise ModelError(
             f"expected trials or weights, found both, {trials!r} and {weight!r}, of which a store "
             f"has the product: ingest the rows without weights, --like {table.address!r}, and "

@@ -177,7 +177,7 @@ def _require_one_kind(table: Any, base: Any, pair: tuple[Candidate, Candidate]) 
 
 def _require_constants(table: Any, pair: tuple[Candidate, Candidate]) -> None:
     """Refuse binomial responses of several trials in two families: one leaves a constant out."""
-    names = {getattr(each.model, "inner", each.model).name for each in pair}
+    names = {each.model.of_a_row.name for each in pair}
     if table.attributes.get("trials") and len(names) > 1 and "binomial" in names:
         raise ModelError(
             f"expected one family for shares of trials, found {' and '.join(sorted(names))} in "

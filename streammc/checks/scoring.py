@@ -250,7 +250,7 @@ class Scoring:
         self.units, self._bound = by_group(self._table, model)
         self.unit = unit_name(self.units)
         # Trials are weights, but the trials of a row are not equal observations.
-        trials = self._table.attributes.get("trials") or hasattr(self._bound, "simulate_trials")
+        trials = self._table.attributes.get("trials") or self._bound.takes_trials
         self._whole_rows = self.unit == ROW and bool(trials)
         self.evaluated = request.evaluated(self.units.n_rows, unit_cost(self.units, self._bound))
         self._where = (

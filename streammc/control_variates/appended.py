@@ -187,7 +187,7 @@ def _look_again(earlier: ControlVariates, model: Any) -> str | None:
         return "the control variates before have no sums to add to"
     if certificate.term_bound is not None:
         return "the bound on the terms of an acceptance test is over all rows"
-    if getattr(model, "factors", ()) or len(earlier.noise):
+    if model.factors or len(earlier.noise):
         return "the scale of a factor follows from all rows"
     if certificate.warnings or certificate.modes:
         return "the control variates before have warnings or other modes"

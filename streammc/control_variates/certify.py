@@ -192,7 +192,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         notes=tuple(notes),
         modes=starting_modes(found.centre.modes),
         logarithms=tuple(labels[j] for j in log_scales(model, len(labels))),
-        nodes=getattr(model, "nodes", None),
+        nodes=model.nodes,
     )
     return ControlVariates(
         theta_star=at.theta,
@@ -257,7 +257,7 @@ def _prior_warnings(
     likelihood = counted(in_memory(model, subset, scale, columns), request.phases)
     table = request.table
     own = np.zeros(len(labels), np.bool_)
-    for block in getattr(model, "factors", ()):
+    for block in model.factors:
         own[block.columns] = True
     if own.any():
         likelihood = with_effects(likelihood, table, own)
@@ -272,7 +272,7 @@ def _prior_warnings(
             labels,
             likelihood,
             [subset] if extreme is None else [subset, extreme],
-            model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
+            model.n_linear * (model.separable and not centre.integrated),
         )
         influence: tuple[list[str], list[str]] = [], []
         if not unseen:
@@ -292,7 +292,7 @@ def _prior_warnings(
         subset_mode = at if extreme is None else subset_mode
         subset_mode = None if unseen else subset_mode
         total = float(subset.weight.sum()) * scale
-        start = at.theta if getattr(model, "log_concave", False) else model.start(subset)
+        start = at.theta if model.log_concave else model.start(subset)
         conflict = prior_conflict(model, at, subset_mode, start, table, likelihood, labels, total)
         return (conflict or weak) + influence[0], influence[1]
 

@@ -49,7 +49,7 @@ def resolved(model: M, dataset: Dataset) -> M:
     given: Any = model
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(given)):
         return model
-    prior: Any = getattr(model, "prior", None)
+    prior: Any = given.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     if isinstance(prior, ScaledPriors) or recorded:
         table = ungrouped(dataset)
@@ -78,7 +78,7 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     """
     model = as_found(model, described.get("nodes"))
     given: Any = model
-    prior = getattr(model, "prior", None)
+    prior = given.prior
     if not isinstance(prior, ScaledPriors):
         return model
     try:

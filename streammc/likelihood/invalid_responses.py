@@ -31,9 +31,8 @@ def invalid_responses(
     if is_table_model(model):
         return model.fault(X)
     found = model.response_fault(y)
-    share_fault = getattr(model, "share_fault", None)
-    if found is None and trials is not None and share_fault is not None:
-        found = share_fault(y, trials)
+    if found is None and trials is not None:
+        found = model.share_fault(y, trials)
     return None if found is None else (found[0], y[found[0]], found[1])
 
 

@@ -281,7 +281,7 @@ class RemainderTask:
             np.empty((2 * NODES + 1, TILE)),
             np.empty(padded),
         )
-        smooth = p == 1 and n == 1 and getattr(model, "analytic", False)
+        smooth = p == 1 and n == 1 and model.analytic
         tolerance = self.tolerance if smooth else -1.0
         wanted = Draws(slopes, scalars, tolerance, POWERS, TAIL)
         fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(draws, 1))

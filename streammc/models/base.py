@@ -310,16 +310,8 @@ def parameter_blocks(parameters: Iterable[Parameter], features: Sequence[str]) -
 
 
 def stated(model: Model, features: Sequence[str]) -> tuple[Block, ...]:
-    """Return the blocks of a model; without a statement its linear predictors alone."""
-    statement = getattr(model, "table_scale", None)
-    if statement is not None:
-        return tuple(statement(features))
-    q, labels = len(features), model.labels(features)
-    wider = () if INTERCEPT in features else model.labels((INTERCEPT, *features))
-    return tuple(
-        Block(COEFFICIENT, labels[a * q : (a + 1) * q], wider[a * (q + 1)] if wider else "")
-        for a in range(model.n_linear if q else 0)
-    )
+    """Return the blocks of a model."""
+    return tuple(model.table_scale(features))
 
 
 def describe(blocks: Iterable[Block]) -> list[dict[str, Any]]:
@@ -343,11 +335,43 @@ def unknown_level(rows: Rows) -> Level:
 class StatedModel(Shown, ABC):
     """A model that states its parameters, in the order of theta: coefficients come first."""
 
+    name: ClassVar[str]
     prior: Prior
     level: ClassVar[Any] = staticmethod(unknown_level)
     """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
     advice: ClassVar[str] = "ingest it alone, with --no-intercept"
     """What to do about a store with another number of columns."""
+
+    analytic: ClassVar[bool] = False
+    """Whether the log-likelihood of a row is an analytic function of its only predictor."""
+    separable: ClassVar[bool] = True
+    """Whether coefficients run away where the columns tell the response."""
+    log_concave: ClassVar[bool] = False
+    """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
+    location_scale: ClassVar[bool] = False
+    """Whether a response fitted without error leaves the first scale to its prior alone."""
+    relative_scale: ClassVar[bool] = False
+    """Whether the logarithm of a response fitted without error does so to a shape."""
+    heavy_tailed: ClassVar[bool] = False
+    """Whether rows far from their predictor count little: most rows may leave a scale at 0."""
+    multimodal: ClassVar[bool] = False
+    """Whether components or units may be exchanged, so that chains that agree prove little."""
+    derivative_bounds: ClassVar[tuple[float, ...]] = ()
+    """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
+    order 1, 2, ...; those that are known."""
+    exchangeable: ClassVar[bool] = False
+    """Whether :meth:`relabelled` returns all positions of the same density."""
+    takes_trials: ClassVar[bool] = False
+    """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
+    :meth:`simulate_trials`."""
+    df: float | None = None
+    """Fixed degrees of freedom of a heavy-tailed family."""
+    nodes: int | None = None
+    """Quadrature nodes of a mixed model; ``None`` of any other."""
+    automatic: bool = False
+    """Whether the data may still raise ``nodes``."""
+    factors: tuple[FactorBlock, ...] = ()
+    """Factors whose effects have a sampled scale."""
 
     def _shown(self) -> tuple[str, dict[str, Any]]:
         """Return parameters, prior and the options that are not the defaults, for a notebook."""
@@ -362,7 +386,7 @@ class StatedModel(Shown, ABC):
             options = options_of(self)
             options.pop("prior", None)
             facts |= options
-        return f"Model {getattr(self, 'name', type(self).__name__)}", facts
+        return f"Model {self.name}", facts
 
     @property
     @abstractmethod
@@ -381,6 +405,36 @@ class StatedModel(Shown, ABC):
     def n_features(self) -> int | None:
         """Return the number of columns that the model is for; ``None``: any."""
         return None
+
+    @property
+    def of_a_row(self) -> Any:
+        """Return the model of a row: this one, or the regression of a mixed model."""
+        return self
+
+    @property
+    def sees_columns(self) -> bool:
+        """Return whether the link uses the columns of rows, and not their predictors alone."""
+        return self.n_linear == 0
+
+    def relabelled(self, theta: Vector) -> list[Vector]:
+        """Return the positions of the same density, where components may be exchanged."""
+        return []
+
+    def share_fault(self, y: Vector, trials: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is no share of these trials; ``None`` of a model without trials."""
+        return None
+
+    def log_constant(self, y: Vector, trials: Vector) -> float | None:
+        """Return what the log-likelihood omits; ``None``: that is not known."""
+        return 0.0
+
+    def simulate_trials(self, eta: Matrix, trials: Vector, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m), of these trials (m,) if it has any."""
+        return self.simulate(eta, rng)
+
+    @abstractmethod
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m)."""
 
     @property
     def n_linear(self) -> int:
@@ -723,23 +777,6 @@ class LinearModel(FactorModel):
     name: ClassVar[str]
     link_kernel: ClassVar[Any]
     sums_kernel: ClassVar[Any] = None
-    analytic: ClassVar[bool] = False
-    """Whether the log-likelihood of a row is an analytic function of its only predictor."""
-    separable: ClassVar[bool] = True
-    """Whether coefficients run away where the columns tell the response."""
-    log_concave: ClassVar[bool] = False
-    """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
-    location_scale: ClassVar[bool] = False
-    """Whether a response fitted without error leaves the first scale to its prior alone."""
-    relative_scale: ClassVar[bool] = False
-    """Whether the logarithm of a response fitted without error does so to a shape."""
-    heavy_tailed: ClassVar[bool] = False
-    """Whether rows far from their predictor count little: most rows may leave a scale at 0."""
-    multimodal: ClassVar[bool] = False
-    """Whether components or units may be exchanged, so that chains that agree prove little."""
-    derivative_bounds: ClassVar[tuple[float, ...]] = ()
-    """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
-    order 1, 2, ...; those that are known."""
 
     def __post_init__(self) -> None:
         """Turn a mapping into a prior by name; refuse what is not a prior."""
@@ -749,11 +786,6 @@ class LinearModel(FactorModel):
     def link(self) -> Any:
         """Return the compiled link."""
         return type(self).link_kernel
-
-    @property
-    def sees_columns(self) -> bool:
-        """Return whether the link uses the columns of rows, and not their predictors alone."""
-        return self.n_linear == 0
 
     @property
     def exact_sums(self) -> Any:

@@ -90,7 +90,7 @@ def with_defaults(
         What the columns are; ``None``: each is a number of its own.
     """
     given: Any = model
-    prior = getattr(model, "prior", None)
+    prior = given.prior
     if not isinstance(prior, ScaledPriors):
         return model
     labels = given.labels(feature_names)
@@ -101,7 +101,7 @@ def with_defaults(
     }
     defaults: dict[str, FamilyPrior] = {}
     joint: list[JointNormal] = []
-    if missing and hasattr(model, "default_priors"):
+    if missing:
         own = _usable(given, rows)
         for found in given.default_priors(labels, feature_names, own, coding):
             if isinstance(found, JointNormal):
@@ -307,7 +307,7 @@ def _usable(model: Any, rows: Rows) -> Rows:
     """Return the rows that count: finite, of positive weight, with a valid response."""
     good = np.isfinite(rows.X).all(axis=1) & np.isfinite(rows.offset)
     good &= np.isfinite(rows.weight) & (rows.weight > 0.0)
-    fault = getattr(model, "inner", model).response_fault(rows.y)  # that of a group has no response
+    fault = model.of_a_row.response_fault(rows.y)  # that of a group has no response
     if fault is not None:
         good[fault[0]] = False
     if good.all():

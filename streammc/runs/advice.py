@@ -163,7 +163,7 @@ def certificate_warnings(lines: Sequence[str], sampler: Sampler) -> list[str]:
 
 def mode_warnings(model: Model, sampler: Sampler) -> list[str]:
     """Return a warning for models with several modes, unless the sampler crosses between them."""
-    if not getattr(model, "multimodal", False) or sampler.crosses_modes:
+    if not model.multimodal or sampler.crosses_modes:
         return []
     return [
         f"the posterior of a {model.name} may have several modes, and chains that agree may all "

@@ -123,7 +123,7 @@ def _cause(error: RefusedError) -> str:
 
 def _refuse_factors(sampler: Sampler, model: Model) -> None:
     """Raise RefusedError where the sampler has no coordinates for factors with a sampled scale."""
-    factors = getattr(model, "factors", ())
+    factors = model.factors
     if factors and not sampler.samples_scales:
         raise RefusedError(
             f"expected hmc-ecs or hmc for {factors[0].label}, which is sampled with the effects of "

@@ -85,13 +85,3 @@ def test_a_run_of_an_earlier_version_and_another_package_is_told(store):
     old = SimpleNamespace(attributes={}, identity={"model": {"name": "theirs"}})
     with pytest.raises(StoreError, match="sample it again"):
         blocks_of_run(old, ["a"])
-
-
-def test_a_model_without_a_statement_has_its_linear_predictors():
-    theirs = SimpleNamespace(
-        n_linear=2, labels=lambda names: (*(f"{p}[{n}]" for p in "ab" for n in names), "c")
-    )
-    blocks = stated(theirs, ["x", "y"])
-    assert [block.labels for block in blocks] == [("a[x]", "a[y]"), ("b[x]", "b[y]")]
-    assert [block.intercept for block in blocks] == ["a[Intercept]", "b[Intercept]"]
-    assert [block.intercept for block in stated(theirs, ["Intercept", "y"])] == ["", ""]

@@ -392,7 +392,7 @@ _NONE: Final = np.empty((0, 0), np.uint16)
 
 def takes_codes(model: Model) -> bool:
     """Return whether sums by level are possible: one linear predictor, and no look at columns."""
-    return model.n_linear == 1 and not getattr(model, "sees_columns", False)
+    return model.n_linear == 1 and not model.sees_columns
 
 
 class LevelSums:

@@ -62,7 +62,7 @@ def term_bound(
     unit_rows
         Rows of a unit, b.
     """
-    bounds = getattr(model, "derivative_bounds", ())
+    bounds = model.derivative_bounds
     if len(bounds) <= order or model.n_scalar > 0:
         return math.inf
     norms = dataset.reduce(LargestNorms(), scheduler=scheduler, progress=progress)

@@ -64,9 +64,9 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
 
     ``None`` where they are not, and for models without a scale of residuals.
     """
-    inner: Any = getattr(model, "inner", model)
-    relative = getattr(inner, "relative_scale", False)
-    if not (relative or getattr(inner, "location_scale", False)):
+    inner: Any = model.of_a_row
+    relative = inner.relative_scale
+    if not (relative or inner.location_scale):
         return None
     group = np.zeros(len(rows.y), dtype=np.int64)
     slope = None
@@ -81,7 +81,7 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
         return None
     total, largest = float(weight.sum()), float(np.abs(target).max())
     varied = float(np.abs(target - target.mean()).max())
-    if getattr(inner, "heavy_tailed", False):
+    if inner.heavy_tailed:
         found = _equal_in_groups(target, group, weight, largest, is_table_model(model))
         if found is not None:
             return found
@@ -180,12 +180,12 @@ def improper_scale(
     fit = exact_fit(model, rows)
     if fit is None:
         return None, ""
-    inner: Any = getattr(model, "inner", model)
-    relative = getattr(inner, "relative_scale", False)
+    inner: Any = model.of_a_row
+    relative = inner.relative_scale
     label = "shape" if relative else "sigma"
     row = table[list(labels).index(label)]
     power = power_at_infinity(row) if relative else power_at_zero(row)
-    if power + fit.rank + fit.missed * (getattr(inner, "df", None) or _LEAST_DF) > fit.total:
+    if power + fit.rank + fit.missed * (inner.df or _LEAST_DF) > fit.total:
         return fit, ""
     effects = f" and effects of {model.column}" if is_table_model(model) else ""
     most = f" of {fit.total + fit.missed:.6g}" if fit.missed else ""
@@ -220,7 +220,7 @@ def integrated_point(
     fit, improper = improper_scale(model, rows, table, labels)
     if improper:
         raise ModelError(improper)
-    if fit is None or fit.missed or not getattr(model, "location_scale", False):
+    if fit is None or fit.missed or not model.location_scale:
         return None
     j = int(log_scales(model, len(table))[0])
     if power_at_zero(table[j]) == math.inf:

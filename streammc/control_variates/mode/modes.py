@@ -129,7 +129,7 @@ def apart(theta: Vector, point: Point) -> float:
 
 def _searched(model: Model, dim: int) -> bool:
     """Return whether to try other starts: in a network each would end in another mode."""
-    countless = getattr(model, "multimodal", False) and not hasattr(model, "relabelled")
+    countless = model.multimodal and not model.exchangeable
     return dim <= MOST_PARAMETERS and not countless
 
 
@@ -182,9 +182,7 @@ def _same(model: Model, point: Point, other: Point) -> bool:
     if max(apart(point.theta, other), apart(other.theta, point)) <= _APART:
         return True
     height_difference = abs(point.log_posterior - other.log_posterior)
-    if not hasattr(model, "relabelled") or height_difference > 1e-6 * (
-        1.0 + abs(point.log_posterior)
-    ):
+    if not model.exchangeable or height_difference > 1e-6 * (1.0 + abs(point.log_posterior)):
         return False
     return any(apart(theta, point) <= _APART for theta in model.relabelled(other.theta))
 
@@ -238,7 +236,7 @@ _START_ITERATIONS: Final = 50
 
 def concave(model: Model, table: Matrix) -> bool:
     """Return whether the log posterior is concave: then it has one mode."""
-    known = getattr(model, "log_concave", False)
+    known = model.log_concave
     return bool(known and np.isin(table[:, KIND], CONCAVE).all())
 
 
@@ -280,7 +278,7 @@ def starting_points(
     if factor is not None:
         for _ in range(_WIDE_DRAWS):
             yield first + _WIDE * (factor @ rng.standard_normal(len(first)))
-    relabelled = list(getattr(model, "relabelled", _no_relabelling)(first))
+    relabelled = list(model.relabelled(first))
     height, *others = heights(np.array([first, *relabelled]))
     for other, found in zip(relabelled, others, strict=True):
         # The same height means that only the labels differ: no mode of its own.
@@ -302,7 +300,7 @@ def without_prior(
     if factor is not None:
         sd = np.maximum(sd, np.sqrt(np.sum(factor**2, axis=1)))
     kept = log_scales(model, len(table))
-    if getattr(model, "location_scale", False):
+    if model.location_scale:
         kept = kept[1:]
     out = table.copy()
     free = np.setdiff1d(np.flatnonzero(sd > 0.0), kept)
@@ -328,11 +326,7 @@ def log_scales(model: Model, d: int) -> Index:
     """
     at_zero, at_one = (model.constrain(np.full(d, at)) for at in (0.0, 1.0))
     found = np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
-    return np.setdiff1d(found, [block.scale for block in getattr(model, "factors", ())])
-
-
-def _no_relabelling(theta: Vector) -> Sequence[Vector]:
-    return ()
+    return np.setdiff1d(found, [block.scale for block in model.factors])
 
 
 def prior_location(table: Matrix, first: Vector) -> Vector:

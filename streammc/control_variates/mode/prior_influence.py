@@ -218,7 +218,7 @@ def prior_conflict(
     total_weight
         Total weight of all rows.
     """
-    if subset is not None and not getattr(model, "multimodal", False):
+    if subset is not None and not model.multimodal:
         lines = _pull(model, subset, start, table, likelihood, labels, total_weight)
         if lines:
             return lines
@@ -263,7 +263,7 @@ def _pull(
     if not free.decrement < _SETTLED:
         return []
     limit = LARGEST_PULL
-    if getattr(model, "location_scale", False):
+    if model.location_scale:
         residual_df = total_weight - (len(table) - model.n_scalar)
         if residual_df < 1.0:
             return []

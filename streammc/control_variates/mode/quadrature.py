@@ -172,6 +172,6 @@ def with_nodes(model: M, dataset: Dataset) -> M:
 def as_found(model: M, nodes: int | None) -> M:
     """Return a mixed model whose nodes are open with those that were found for it before."""
     given: Any = model
-    if nodes is None or not getattr(given, "automatic", False):
+    if nodes is None or not given.automatic:
         return model
     return replace(given, nodes=int(nodes), automatic=False)  # type: ignore[no-any-return]

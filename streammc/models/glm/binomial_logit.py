@@ -66,6 +66,7 @@ class Binomial(LinearModel):
     level: ClassVar[Any] = staticmethod(logit_level)
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
+    takes_trials: ClassVar[bool] = True
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -107,7 +107,7 @@ _PACKAGE: Final = "streammc.models.glm."
 """Package of these models: another model of the same name has another likelihood."""
 
 
-def of_family(model: object) -> bool:
+def of_family(model: Any) -> bool:
     """Return whether a model is one of the package's regressions with one linear predictor."""
-    known = getattr(model, "name", None) in KINDS
+    known = model.name in KINDS
     return known and type(model).__module__.startswith(_PACKAGE)

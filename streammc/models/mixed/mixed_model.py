@@ -81,6 +81,11 @@ class MixedModel(LinearModel):
     advice: ClassVar[str] = "build the model again for the features of this store"
 
     @property
+    def of_a_row(self) -> Any:
+        """Return the regression."""
+        return self.inner
+
+    @property
     def n_features(self) -> int:
         """Return the number of features that it was built for."""
         return len(self.features)
@@ -236,11 +241,11 @@ def mixed(
     >>> mixed(logistic(), groups, ["Intercept", "hour"]).labels(["Intercept", "hour"])
     ('beta[Intercept]', 'beta[hour]', 'tau[carrier]')
     """
-    name = getattr(inner, "name", None)
+    name = inner.name
     if not of_family(inner):
         raise ConfigError(
             f"expected one of {', '.join(KINDS)} for the groups of {groups.column!r}, found "
-            f"{'another model of the name ' * (name in KINDS)}{name or inner!r}: its likelihood "
+            f"{'another model of the name ' * (name in KINDS)}{name!r}: its likelihood "
             "of a row cannot be integrated over group effects; choose one of these, or leave the "
             "groups out"
         )
@@ -338,10 +343,9 @@ class TableModel(MixedModel):
         at = _rows_in(*X.astype(np.int64).T)
         y = np.asarray(response[at], dtype=np.float64)
         found = super().response_fault(y)
-        share_fault = getattr(self.inner, "share_fault", None)
-        if found is None and share_fault is not None and not self.table.attributes.get("trials"):
+        if found is None and not self.table.attributes.get("trials"):
             weight = self.table.rows().arrays[3]
-            found = share_fault(y, weight[at] if weight.size else np.ones(len(at)))
+            found = self.inner.share_fault(y, weight[at] if weight.size else np.ones(len(at)))
         return None if found is None else (at[found[0]], y[found[0]], found[1])
 
     def rows_of(self, places: Matrix) -> tuple[Rows, Index]:
@@ -420,13 +424,13 @@ def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
         If the model is none of the package's regressions.
     """
     stated, given = attributes.get("factors"), cast(Any, model)
-    if not stated or (hasattr(given, "factors") and given.factors):
+    if not stated or given.factors:
         return model
     regression = given.inner if isinstance(model, MixedModel) else given
     if not of_family(regression):
         raise ConfigError(
             f"expected one of {', '.join(KINDS)} for the effects of {stated[0]['column']!r}, "
-            f"found {getattr(given, 'name', None) or model!r}: columns of levels need a linear "
+            f"found {given.name!r}: columns of levels need a linear "
             "predictor; choose one of these, or make the store without the factor"
         )
     return replace(given, factors=factor_blocks(stated))  # type: ignore[no-any-return]

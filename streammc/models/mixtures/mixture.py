@@ -142,6 +142,7 @@ class GaussianMixture(ColumnsModel):
 
     name: ClassVar[str] = "gaussian-mixture"
     multimodal: ClassVar[bool] = True
+    exchangeable: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     advice: ClassVar[str] = COVARIANCE_ADVICE
 

@@ -284,6 +284,7 @@ class GaussianMixtureFree(ColumnsModel):
 
     name: ClassVar[str] = "gaussian-mixture-free"
     multimodal: ClassVar[bool] = True
+    exchangeable: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     n_features = 1
 

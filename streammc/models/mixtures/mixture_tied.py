@@ -78,6 +78,7 @@ class GaussianMixtureTied(ColumnsModel):
 
     name: ClassVar[str] = "gaussian-mixture-tied"
     multimodal: ClassVar[bool] = True
+    exchangeable: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     n_features = 1
 

@@ -227,7 +227,7 @@ def subsampled(
     certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
     q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)
     # A link that uses the columns of rows needs those of the table; one that says nothing may.
-    columns = getattr(model, "sees_columns", True)
+    columns = model.sees_columns
     if not columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
         base = whitened_base(base, q)
         whiten_block(base.whitening, certain)

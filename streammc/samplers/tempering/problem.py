@@ -92,15 +92,14 @@ def tempering(
 
 def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
     """Return the constant that the log-likelihood omits; ``None``: it depends on hidden trials."""
-    left_out = getattr(model, "log_constant", None)
-    if left_out is None:
+    if not model.takes_trials:
         return 0.0
     attributes = dataset.attributes
     if split_fingerprint(dataset.fingerprint)[1] != 1.0:
         return None
     if attributes.get("trials") and attributes.get("weight"):
         return None
-    return cast(float | None, left_out(full.y, full.weight))
+    return model.log_constant(full.y, full.weight)
 
 
 PILOT_LEVELS: Final = (13, 25, 40)

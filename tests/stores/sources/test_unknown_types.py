@@ -20,7 +20,10 @@ COLUMNS: dict[str, tuple[Any, str]] = {
         r"a sparse column of pandas: make it dense, frame\['s'\]",
     ),
     "beyond int64": ([2**70] * ROWS, r"integers beyond 64 bits \(1180591620717411303424\)"),
-    "beyond int64, some": ([1, 2, None, -(2**64)] * (ROWS // 4), "integers beyond 64 bits"),
+    "beyond int64, some": (
+        pd.Series([1, 2, None, -(2**64)] * (ROWS // 4), dtype=object),
+        "integers beyond 64 bits",
+    ),
     "mixed": ([1, "a"] * (ROWS // 2), r"values of different types \(int, str\)"),
     "objects": ([object()] * ROWS, "the type object"),
     "complex": (np.ones(ROWS) * 1j, "the type complex128"),
