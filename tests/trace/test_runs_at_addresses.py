@@ -311,11 +311,9 @@ def test_reader_that_meets_a_commit_reads_the_pointer_again(job, far, near, monk
         job.sample(far, committed=stop_after(2))
     stale = staged_run.read_pointer(store_root(far))
     job.sample(far)  # the objects of the earlier state are deleted
-    answers = [stale]
+    answers, read = [stale], staged_run.read_pointer
     monkeypatch.setattr(
-        staged_run,
-        "read_pointer",
-        lambda folder: answers.pop() if answers else staged_run.read_pointer(folder),
+        staged_run, "read_pointer", lambda folder: answers.pop() if answers else read(folder)
     )
     forget_runs()
     assert near == RunDirectory.open(far).digest()
