@@ -387,12 +387,19 @@ def draw_prior(table: Matrix, n: int, streams: Sequence[np.random.Generator]) ->
 
 
 def joint_normal(table: Matrix, z: Matrix) -> tuple[Index, Matrix]:
-    """Return the jointly normal components (k,), and (n, k) draws of them by normals (n, d)."""
+    """Return the jointly normal components (k,), and (n, k) draws of them by normals (n, d).
+
+    A draw has the same bits whatever ``n`` is: chains ask for as many as their time allows.
+    """
     joint = np.flatnonzero(table[:, KIND] == JOINT_NORMAL)
     if not len(joint):
         return joint, np.empty((len(z), 0))
     lower = np.linalg.cholesky(table[np.ix_(joint, COLUMNS + joint)])
-    return joint, table[joint, LOCATION] + np.linalg.solve(lower.T, z[:, joint].T).T
+    root = np.linalg.inv(lower).T
+    out = np.tile(table[joint, LOCATION], (len(z), 1))
+    for k, j in enumerate(joint):  # BLAS would sum in an order that depends on n
+        out += root[:, k] * z[:, j, None]
+    return joint, out
 
 
 _LEAST: Final = 2.0**-53

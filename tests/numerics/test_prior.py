@@ -12,6 +12,7 @@ from streammc.numerics.prior import (
     COLUMNS,
     EFFECT,
     draw_prior,
+    joint_normal,
     log_prior,
     outside,
     part_of,
@@ -173,3 +174,17 @@ def test_draws_of_jointly_normal_components_have_their_covariance():
     assert abs((z[0] * z[1]).mean()) < 4.5 / n**0.5
     raw = (drawn - exact.mean) / np.sqrt(np.diag(exact.cov))  # as if they were independent
     assert abs((raw[:, 0] * raw[:, 1]).mean()) > 4.5 / n**0.5
+
+
+@pytest.mark.parametrize("d", [2, 3, 7, 20, 65])
+def test_draws_of_jointly_normal_components_do_not_depend_on_how_many_are_asked_for(d):
+    """Chains ask for batches by the time that these take; a draw must not depend on it."""
+    rng = np.random.default_rng(d)
+    root = rng.normal(size=(d, d)) + 3.0 * np.eye(d)
+    labels = tuple(f"b{j}" for j in range(d))
+    table = np.zeros((d, COLUMNS + d))
+    JointNormal(labels, rng.normal(size=d), root @ root.T).write(table, labels)
+    z = rng.normal(size=(64, d))
+    _, whole = joint_normal(table, z)
+    parts = np.concatenate([joint_normal(table, part)[1] for part in np.split(z, [1, 4, 9, 40])])
+    np.testing.assert_array_equal(whole, parts)
