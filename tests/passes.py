@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streammc.models import logistic, poisson
+from streammc.models.base import StatedModel
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.priors import normal
 from streammc.protocols import RowBlock
@@ -32,7 +33,7 @@ def gaussian_link(eta, X, y, constants, order, out):
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(StatedModel):
     """``n_linear`` 1: one scale for all rows; 2: the scale is a regression too."""
 
     n_linear: int = 1
@@ -60,6 +61,10 @@ class Gaussian:
     constants = np.zeros(0)
     exact_sums = None
     joint = None
+    parameters = ()
+
+    def simulate(self, eta, rng):
+        return rng.normal(eta[0], np.exp(eta[1]))
 
     def start(self, rows):
         return np.zeros(self.dim(rows.X.shape[1]))

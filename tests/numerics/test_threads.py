@@ -26,4 +26,4 @@ def test_no_other_file_counts_cores() -> None:
         for path in folder.rglob("*.py")
         if any(word in path.read_text() for word in ("cpu_count", "sched_getaffinity"))
     }
-    assert {"threads.py"} == counting
+    assert {"process_limits.py"} == counting
