@@ -170,21 +170,22 @@ def connected(scheduler: Any) -> Iterator[Any]:
     BusyError
         If the scheduler goes away while the client is used, whatever it was used for.
     """
-    client = None
+    address = None
     try:
         with _client_of(scheduler) as client:
+            address = client.scheduler.address
             yield client
     except BaseException as error:  # of its use, or of its end
-        if client is not None and _is_lost(error):
-            raise gone(client) from error
+        if address is not None and _is_lost(error):
+            raise gone(address) from error
         raise
 
 
-def gone(client: Any) -> BusyError:
+def gone(address: str) -> BusyError:
     """Return the error for a scheduler that went away."""
     return BusyError(
-        f"expected the scheduler {client.scheduler.address} until the end, found it gone: start it "
-        "again, then give the same command again"
+        f"expected the scheduler {address} until the end, found it gone: start it again, then give "
+        "the same command again"
     )
 
 
@@ -582,8 +583,9 @@ def results(
 
 def _watch(client: Any, idle_since: float | None) -> float | None:
     """Return since when the cluster has no worker; raise if that is too long, or it went away."""
-    if client.status != "running":
-        raise gone(client)
+    scheduler = client.scheduler  # None once the client has given up to find it again
+    if client.status != "running" or scheduler is None:
+        raise gone("of the cluster" if scheduler is None else scheduler.address)
     if client.scheduler_info()["workers"]:
         return None
     now = time.monotonic()
