@@ -118,7 +118,6 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | late)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | airline)'
 streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier)' --codes-above -1
 streammc ingest flights.csv new.zarr --response late --features hour --codes-above 3
-streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --codes-above 3
 streammc ingest flights.csv new.zarr --like coded.zarr --codes-above 3
 streammc.from_table(frame, formula="late ~ C(carrier)", codes_above="all")
 """
