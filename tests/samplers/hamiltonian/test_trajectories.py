@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
@@ -109,12 +110,23 @@ def nuts_draws(module, small):
 
 
 def rewritten(folder, old, new):
-    """Import the source of NUTS with one line changed."""
+    """Import the functions of NUTS with one line changed, beside the others as they are."""
     source = importlib.util.find_spec("streammc.samplers.hamiltonian.transition").origin
     text = Path(source).read_text()
     assert 1 == text.count(old)
+    lines = text.replace(old, new).splitlines()
+    parts = [
+        "from streammc.samplers.hamiltonian import transition",
+        "globals().update(",
+        "    {k: v for k, v in vars(transition).items() if not k.startswith('__')}",
+        ")",
+    ]
+    for node in ast.parse("\n".join(lines)).body:
+        if isinstance(node, ast.FunctionDef) and node.name in ("turned", "log_add", "nuts"):
+            first = min(each.lineno for each in node.decorator_list)
+            parts += ["\n", *lines[first - 1 : node.end_lineno]]
     path = folder / "broken_nuts.py"
-    path.write_text(text.replace(old, new))
+    path.write_text("\n".join(parts) + "\n")
     spec = importlib.util.spec_from_file_location("broken_nuts", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
