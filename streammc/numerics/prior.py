@@ -28,6 +28,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from streammc.numerics.jit import f8, inline, jit, matrix, vector
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Index, Matrix, Vector
 
 FLAT: Final = 0
@@ -394,8 +395,8 @@ def joint_normal(table: Matrix, z: Matrix) -> tuple[Index, Matrix]:
     joint = np.flatnonzero(table[:, KIND] == JOINT_NORMAL)
     if not len(joint):
         return joint, np.empty((len(z), 0))
-    lower = np.linalg.cholesky(table[np.ix_(joint, COLUMNS + joint)])
-    root = np.linalg.inv(lower).T
+    with single_threaded():  # the same bits on any number of cores
+        root = np.linalg.inv(np.linalg.cholesky(table[np.ix_(joint, COLUMNS + joint)])).T
     out = np.tile(table[joint, LOCATION], (len(z), 1))
     for k, j in enumerate(joint):  # BLAS would sum in an order that depends on n
         out += root[:, k] * z[:, j, None]

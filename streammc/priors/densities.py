@@ -34,6 +34,7 @@ from streammc.numerics.prior import (
     STUDENT_T,
     UNIFORM,
 )
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Matrix, Vector
 
 Rows = Callable[..., Matrix]
@@ -319,8 +320,9 @@ class JointNormal:
     def _inverse(self) -> tuple[Matrix, float]:
         """Return the precision matrix and the logarithm of the density at the location."""
         scale = self.scale
-        lower, fault = dpotrf(self._known() / scale / scale[:, None], lower=1)
-        precision, other = dpotri(lower, lower=1)
+        with single_threaded():  # the same bits on any number of cores
+            lower, fault = dpotrf(self._known() / scale / scale[:, None], lower=1)
+            precision, other = dpotri(lower, lower=1)
         if fault or other:
             raise ConfigError(
                 f"expected a prior covariance that is positive definite, found another of "

@@ -31,6 +31,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 from scipy.sparse import csr_array, eye_array, kron
 
+from streammc.numerics.process_limits import single_threaded
 from streammc.priors.by_name import NamedPriors, ScaledPriors
 from streammc.priors.densities import JointNormal
 from streammc.priors.families import FamilyPrior, half_student_t, normal
@@ -146,7 +147,7 @@ def coefficients(
         What the columns are; ``None``: each is a number of its own.
     """
     share = shares(rows)
-    with np.errstate(all="ignore"):
+    with single_threaded(), np.errstate(all="ignore"):  # the same bits on any number of cores
         columns = _Columns(rows, share, coding or _numbers(rows, names))
         constant = columns.constant()
         unit = level.unit if constant is not None else math.hypot(level.unit, level.location)

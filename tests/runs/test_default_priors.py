@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 import streammc
 from streammc import models
@@ -217,3 +218,17 @@ def test_draws_that_a_default_prior_decides_about_are_not_trusted() -> None:
         .attrs["verdict"]
         .startswith("These draws can be trusted")
     )
+
+
+def test_priors_have_the_same_bits_on_any_number_of_cores() -> None:
+    """BLAS sums in another order on another number of threads."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 40)) @ (np.eye(40) + 0.3 * rng.normal(size=(40, 40)))
+    data = from_arrays(X, (rng.random(20_000) < 0.4).astype(float))
+
+    def table(threads: int) -> Any:
+        with threadpool_limits(threads, user_api="blas"):
+            model = resolved(models.logistic(), data)
+            return model.prior_table(model.labels(data.feature_names))
+
+    np.testing.assert_array_equal(table(1), table(2))
