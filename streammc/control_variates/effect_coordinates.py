@@ -27,6 +27,7 @@ from streammc.control_variates.subset import draw_subset, in_memory, level_colum
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.prior import EFFECT, KIND, LOCATION, prior_curvature, prior_precision, smooth
+from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class GroupCoordinates(NamedTuple):
     """(r, 5 + 2 d) directions of coefficients that vary in proportion to one."""
 
 
+@single_threaded()  # the same bits on any number of cores
 def group_coordinates(dataset: Dataset, model: Model, cv: ControlVariates) -> GroupCoordinates:
     """Return the coordinates; empty where there are more modes.
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
+from threadpoolctl import threadpool_limits
 
 import streammc
 from streammc import from_arrays, from_table, models
@@ -249,3 +250,21 @@ def test_more_rows_need_no_coordinates():
     data = from_arrays(np.ones((200, 1)), rng.standard_normal(200))
     model = resolved(models.gaussian(), data)
     assert not len(group_coordinates(data, model, compute(data, model)).spreads)
+
+
+def test_coordinates_have_the_same_bits_on_any_number_of_cores():
+    """BLAS sums in another order on another number of threads."""
+    rng = np.random.default_rng(1)
+    g = np.repeat(np.arange(3), 2000)
+    X = np.column_stack([np.ones(len(g)), rng.standard_normal((len(g), 60))])
+    y = X[:, 1] + rng.standard_normal(3)[g] + rng.standard_normal(len(g))
+    data = from_arrays(X, y, groups=g)
+    groups, model = by_group(data, resolved(models.gaussian(), data))
+    cv = compute(groups, model)
+
+    def spreads(threads):
+        with threadpool_limits(threads, user_api="blas"):
+            return group_coordinates(groups, model, cv).spreads
+
+    assert len(spreads(1))
+    np.testing.assert_array_equal(spreads(1), spreads(2))
