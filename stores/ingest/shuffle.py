@@ -65,13 +65,7 @@ def shuffled(
     """
     size_of_row = dtype.itemsize if row_bytes is None else row_bytes
     if n_rows * size_of_row <= leaf_bytes or n_rows < 2:
-        rows = np.empty(n_rows, dtype)
-        filled = 0
-        for block in blocks:
-            rows[filled : filled + block.size] = block
-            filled += block.size
-        if filled != n_rows:
-            raise ValueError(f"expected {n_rows} records, found {filled}")
+        rows = _together(blocks, n_rows, dtype)
         yield from permuted(rows, rng.permutation(n_rows))
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
@@ -102,6 +96,18 @@ def shuffled(
         )
         path.unlink()
         inner.rmdir()
+
+
+def _together(blocks: Iterable[Records], n_rows: int, dtype: np.dtype[Any]) -> Records:
+    """Return blocks of records as one array."""
+    rows = np.empty(n_rows, dtype)
+    filled = 0
+    for block in blocks:
+        rows[filled : filled + block.size] = block
+        filled += block.size
+    if filled != n_rows:
+        raise ValueError(f"expected {n_rows} records, found {filled}")
+    return rows
 
 
 def permuted(rows: Records, order: NDArray[np.int64]) -> Iterator[Records]:
@@ -269,13 +275,7 @@ def grouped(
         Leading bits of the hash that all records share.
     """
     if n_rows * dtype.itemsize <= leaf_bytes or n_rows < 2 or used_bits >= 64:
-        rows = np.empty(n_rows, dtype)
-        filled = 0
-        for block in blocks:
-            rows[filled : filled + block.size] = block
-            filled += block.size
-        if filled != n_rows:
-            raise ValueError(f"expected {n_rows} records, found {filled}")
+        rows = _together(blocks, n_rows, dtype)
         yield from permuted(rows, group_order(rows[GROUP], key))
         return
     # Buckets of half a leaf on average, since groups differ in size.
