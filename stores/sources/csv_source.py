@@ -46,7 +46,7 @@ def _shortest(array: Any) -> Any:
 
 
 class _CountedLines:
-    """A stream of bytes that counts its lines as it is read, the last one with or without an end."""
+    """A stream of bytes that counts its lines, also a last one without an end, as it is read."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
