@@ -548,7 +548,7 @@ def results(
     ------
     BusyError
         If the client has noticed that the scheduler went away; the errors of distributed for it
-        become this one in ``scheduler_connection.connected``.
+        become this one in ``connected``.
     UnavailableError
         If there is no worker for 30 seconds.
     OutOfMemoryError
@@ -668,7 +668,7 @@ class WorkerTasks:
         Raises
         ------
         UnavailableError, BusyError, OutOfMemoryError, StreammcError
-            As of ``waiting.results``.
+            As of ``results``.
         """
         token = f"streammc-{uuid4().hex[:8]}"
         ours = tuple(versions().items())
@@ -705,7 +705,7 @@ def worker_tasks(store: Any, scheduler: Any, folder: Path) -> Iterator[WorkerTas
     Raises
     ------
     StoreError, IdentityError, UnavailableError, BusyError, OutOfMemoryError
-        If a worker cannot do the tasks; see ``worker_checks.require_workers``.
+        If a worker cannot do the tasks; see ``require_workers``.
     """
     mark = folder / f".shared-{uuid4().hex}"
     need = Need(store.address, store.manifest.fingerprint, 0, str(mark))

@@ -226,7 +226,7 @@ def find_faults(
     progress
         Called with (bytes checked, bytes in all).
     checks
-        Further checks of the contents of some objects, by key; see ``chunk_reading.shard_checks``.
+        Further checks of the contents of some objects, by key; see ``shard_checks``.
     """
     on_disk = set(present)
     extra = sorted(on_disk - {*manifest.entries})

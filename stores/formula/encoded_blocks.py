@@ -133,6 +133,7 @@ class FormulaRows:
             if self.kinds[name] == "category"
         }
         self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
+        self.missing = self._blocks.missing
         for name in others:
             if _kind(table, name) == "text":
                 raise self.text_error("text", [name])
@@ -576,6 +577,7 @@ class FormulaBlocks:
         wanted = () if known is None else [name for name in used if known.kinds.get(name) == "text"]
         self._rows = FormulaRows(table, used, self._others, spool, labels, roles, wanted)
         self._rows.fitted = known is not None
+        self.missing = self._rows.missing
         self._early: EarlyScan | None = None
         if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
             self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)

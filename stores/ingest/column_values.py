@@ -537,7 +537,8 @@ class Coder:
             return str(exact)
         if exact == int(exact):
             return str(int(exact))
-        return f"{exact.normalize():f}" if isinstance(exact, Decimal) else repr(value)
+        digits = exact if isinstance(exact, Decimal) else Decimal(repr(value))
+        return f"{digits.normalize():f}"  # repr has an exponent below 1e-4
 
     def _refuse_doubtful(self, word: str) -> None:
         """Refuse a text that may be a value of a source with numbers or dates, written otherwise.

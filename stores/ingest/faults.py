@@ -33,6 +33,12 @@ FITTED_TEXT: Final = "write numbers, as in the table that the store was made of"
 """Advice for text in a column of numbers of the store that the table has to be like."""
 _DAYS: Final = "a column of numbers (days since the first)"
 
+QUOTE: Final = (
+    "where NA, null or the like is a label, quote it in the file, or name the spellings that are "
+    "missing, --missing '' (in Python missing=[]) if none is"
+)
+"""Advice for missing values in a column of text of a CSV file."""
+
 # Kinds of faults, worded to follow "found", in the order of their report: the expected values
 # and the advice of each.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
@@ -96,9 +102,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "missing texts": (
         "no missing values",
-        "leave such rows out with --drop-missing (in Python drop_missing=True); or, where NA, null "
-        "or the like is a label, quote it in the file, or name the spellings that are missing, "
-        "--missing '' (in Python missing=[]) if none is",
+        f"leave such rows out with --drop-missing (in Python drop_missing=True); or, {QUOTE}",
     ),
     "missing values": (
         "no missing values",

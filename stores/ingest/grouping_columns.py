@@ -15,13 +15,13 @@ from streammc.stores.format.group_arrays import group_starts, one_group
 from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.formula.fitted import MOST_LEVELS
 from streammc.stores.formula.parser import Column, GroupTerms, columns_of, read_groups, read_terms
-from streammc.stores.ingest.column_values import iso_text, kind
+from streammc.stores.ingest.column_values import iso_text
 from streammc.stores.ingest.column_values import kind as kind_of
 from streammc.stores.ingest.columns import check_zones, require_column
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.table_blocks import block_rows
-from streammc.stores.rows.row_ids import IdColumn, append, converted, plain
+from streammc.stores.rows.row_ids import IdColumn, append, in_memory, plain
 from streammc.stores.sources.tables import Table
 
 COLUMNS: Final = "columns"
@@ -148,7 +148,7 @@ def count_levels(table: Table, columns: Sequence[str], most: int) -> dict[str, i
 
     found: dict[str, set[object]] = {name: set() for name in columns}
     text = frozenset(
-        name for name in columns if {kind(type_) for type_ in table.types_of(name)} & {"text"}
+        name for name in columns if {kind_of(type_) for type_ in table.types_of(name)} & {"text"}
     )
     for batch in table.batches(list(columns), block_rows(len(columns)), text=text):
         for index, name in enumerate(columns):
@@ -201,15 +201,33 @@ class GroupColumn(IdColumn):
 
     @staticmethod
     def kind(type_: Any) -> str:
-        """Return ``"number"``, ``"text"`` or ``"other"`` for an Arrow type."""
-        return _label_kind(type_)
+        """Return ``"number"``, ``"text"`` or ``"other"`` for an Arrow type; dates are text."""
+        import pyarrow as pa
+
+        inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+        if pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner):
+            return "number"
+        return "text" if kind_of(inner) in ("text", "date") else "other"
+
+    @staticmethod
+    def prepared(array: Any) -> Any:
+        """Return an Arrow array of such a type as numbers with null for NaN, or as texts."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        array = iso_text(plain(array))
+        if pa.types.is_boolean(array.type):
+            return array.cast(pa.int8())
+        if pa.types.is_floating(array.type):
+            return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+        return array
 
     def add(self, array: Any, start: int, faults: Faults) -> None:
         """Add the labels of the rows from number ``start``; record unusable ones in ``faults``."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        array = _label_array(array)
+        array = self.prepared(array)
         if not self.several and array.null_count < len(array):
             known = array.drop_null()
             self._first = known[0] if self._first is None else self._first
@@ -225,35 +243,6 @@ class GroupColumn(IdColumn):
         if self._flags is None:
             return None
         return np.fromfile(self._flags, np.bool_, count, offset=start)
-
-
-def _in_memory(values: Any, n_rows: int) -> NDArray[Any]:
-    """Return labels given as an array: (n,) int64, or UTF-8 texts as bytes of one width.
-
-    Raises
-    ------
-    DataError
-        If they are neither integers nor text nor dates, or not ``n_rows``, or one is missing.
-    """
-    import pyarrow as pa
-
-    given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
-    if given.shape != (n_rows,):
-        raise DataError(
-            f"expected {n_rows} values of groups, as X has, found shape {given.shape}"
-            ": pass one label per row"
-        )
-    if given.dtype.kind not in "biufUM":
-        given = given.astype(object)
-    try:
-        array = pa.array(given, from_pandas=True)
-    except (ValueError, TypeError, OverflowError):
-        raise DataError(
-            f"expected integers or text as groups, found {type(given[0]).__name__}: convert them"
-        ) from None
-    if _label_kind(array.type) == "other":
-        raise DataError(f"expected integers or text as groups, found {array.type}: convert them")
-    return converted(_label_array(array), "groups", GroupColumn.what)
 
 
 def group_column(
@@ -318,7 +307,7 @@ def arrange(
             f"expected ('1',) or ('1', name of a feature) as terms, found {terms[:5]!r}: give an "
             "intercept and at most one slope"
         )
-    labels = _in_memory(groups, len(arrays[0]))
+    labels = in_memory(groups, len(arrays[0]), "groups", GroupColumn)
     order = group_order(labels, group_key(0))
     name = getattr(groups, "name", None)
     column = name if isinstance(name, str) and name else "group"
@@ -349,26 +338,3 @@ def table_of(terms: GroupTerms, labels: NDArray[Any]) -> GroupTable:
         offset,
         lambda start, stop: chosen[start:stop],
     )
-
-
-def _label_kind(type_: Any) -> str:
-    """Return ``"number"`` for integers, floats and booleans, ``"text"`` for texts and dates."""
-    import pyarrow as pa
-
-    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-    if pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner):
-        return "number"
-    return "text" if kind_of(inner) in ("text", "date") else "other"
-
-
-def _label_array(array: Any) -> Any:
-    """Return an Arrow array as numbers with null for NaN, or as texts."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    array = iso_text(plain(array))
-    if pa.types.is_boolean(array.type):
-        return array.cast(pa.int8())
-    if pa.types.is_floating(array.type):
-        return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
-    return array

@@ -114,7 +114,9 @@ class Prepared:
         self.found = levels.widened(self._scan(block_columns, levels))
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
-        self.warnings += row_warnings(table, self.columns, self.found)
+        spelled = missing_spellings(options) is not None
+        dropped, missing = self.found.n_dropped, self._blocks.missing
+        self.warnings += row_warnings(table, self.columns, dropped, missing, spelled)
         given = () if self._formula is None else self._formula.design.effect_names
         options = self._options
         poor = check_values(self.columns, self.found, options, self._centred, given)

@@ -6,6 +6,7 @@ give the same store, bit for bit, from CSV, Parquet or memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -67,15 +68,17 @@ class TableBlocks:
         self._spool = spool if table.spool else None
         self.levels: set[str] = set()
         """Columns of numbers that are levels, which have to be told apart."""
+        self.missing: Counter[str] = Counter()
+        """Rows of the first pass with a missing value, by column; those of labels are others."""
         self._doubtful: set[str] = set()
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Read the table; missing values are NaN, inexact integers are recorded in ``faults``."""
         if self._spool is None:
-            yield from self._read(faults, self._labels)
+            yield from self._read(faults, first=True)
         else:
             with open(self._spool, "wb", buffering=0) as copy:
-                for start, values in self._read(faults, self._labels):
+                for start, values in self._read(faults, first=True):
                     view = memoryview(raw_bytes(values))
                     while view:
                         view = view[copy.write(view) :]
@@ -114,11 +117,10 @@ class TableBlocks:
                 find_integers(batch.column(index), name, start, faults)
             start += batch.num_rows
 
-    def _read(
-        self, faults: Faults, labels: Sequence[IdColumn] = ()
-    ) -> Iterator[tuple[int, Matrix]]:
+    def _read(self, faults: Faults, first: bool = False) -> Iterator[tuple[int, Matrix]]:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
+        labels = self._labels if first else ()
         others = [column.column for column in labels]
         written = self._table.written - self._table.booleans
         names, levels = [*self._names, *others], frozenset(self._coders) | (self.levels & written)
@@ -151,17 +153,20 @@ class TableBlocks:
                 done += step
                 filled += step
                 if filled == self._rows:
-                    yield start, self._without_missing(start, buffer)
+                    yield start, self._without_missing(start, buffer, first)
                     start += filled
                     filled = 0
         if filled:
-            yield start, self._without_missing(start, buffer[:, :filled])
+            yield start, self._without_missing(start, buffer[:, :filled], first)
 
-    def _without_missing(self, start: int, values: Matrix) -> Matrix:
-        """Return a block with NaN in the rows that are left out for want of a label."""
+    def _without_missing(self, start: int, values: Matrix, count: bool) -> Matrix:
+        """Return a block with NaN in the rows without a label; count missing values before."""
+        for index in np.flatnonzero(~np.isfinite(row_sums(values))) if count else ():
+            self.missing[self._names[index]] += int(np.isnan(values[index]).sum())
         for column in self._labels:
             missing = column.missing(start, values.shape[1])
             if missing is not None:
+                self.missing[column.column] += int(missing.sum()) if count else 0
                 values[:, missing] = np.nan
         return values
 

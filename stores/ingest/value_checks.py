@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,8 +16,9 @@ from streammc.stores.format.group_arrays import one_group
 from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.parser import GroupTerms, label
 from streammc.stores.ingest.coded_factors import CodedFactor, lone_factors
-from streammc.stores.ingest.column_values import DECIMAL_COMMA, ISO_DATE, NUMBER
+from streammc.stores.ingest.column_values import DECIMAL_COMMA, ISO_DATE, NUMBER, kind
 from streammc.stores.ingest.columns import Columns
+from streammc.stores.ingest.faults import QUOTE
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.scan import Scan
 from streammc.stores.number_checks import LARGEST
@@ -30,17 +31,43 @@ _UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 """Arrow's name for the unnamed index of a sliced or filtered pandas frame."""
 
 
-def row_warnings(table: Table, columns: Columns, found: Scan) -> list[str]:
-    """Return the warnings about values, unused index columns and rows left out."""
+def row_warnings(
+    table: Table, columns: Columns, dropped: int, missing: Mapping[str, int], spelled: bool
+) -> list[str]:
+    """Return the warnings about values, unused index columns and rows left out.
+
+    Parameters
+    ----------
+    table, columns
+        The table, and the columns of the store.
+    dropped
+        Number of rows left out, for missing values.
+    missing
+        Number of rows with a missing value in each column of the table.
+    spelled
+        Whether the spellings of a missing value in CSV were given.
+    """
     lines = table.warnings()
     hidden = table.hidden - set(columns.names)
     unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
     if unused:
         shown = ", ".join(map(repr, sorted(unused)))
         lines.append(f"not used, as an index: column {shown}")
-    if found.n_dropped:
-        lines.append(f"rows with missing values that were left out: {found.n_dropped}")
+    if dropped:
+        lines.append(f"rows with missing values that were left out: {dropped}")
+        lines[-1] += _by_column(table, missing, spelled)
     return lines
+
+
+def _by_column(table: Table, missing: Mapping[str, int], spelled: bool) -> str:
+    """Return the columns of missing values with their numbers, and advice for texts in CSV."""
+    names = sorted((name for name in missing if missing[name]), key=lambda name: -missing[name])
+    shown = ", ".join(f"{missing[name]} in {name!r}" for name in names[:_SHOWN])
+    more = f" and some in {len(names) - _SHOWN} more columns" if len(names) > _SHOWN else ""
+    texts = not spelled and any(
+        name in table.written and "text" in map(kind, table.types_of(name)) for name in names
+    )
+    return f" ({shown}{more})" + f"; {QUOTE}" * texts
 
 
 def check_values(

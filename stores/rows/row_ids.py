@@ -87,6 +87,11 @@ class IdColumn:
         """Return ``"number"``, ``"text"`` or ``"other"`` for an Arrow type."""
         return _kind(type_)
 
+    @staticmethod
+    def prepared(array: Any) -> Any:
+        """Return an Arrow array of such a type without dictionary and views."""
+        return plain(array)
+
     def missing(self, start: int, count: int) -> NDArray[np.bool_] | None:
         """Return the rows to leave out (m,) among ``count`` from ``start``; ``None``: none are."""
         return None
@@ -128,13 +133,24 @@ def id_column(
     return None if name is None else IdColumn(table, name, folder, options.text_ids)
 
 
-def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
+def in_memory(
+    values: Any, n_rows: int, name: str = "row_id", column: type[IdColumn] = IdColumn
+) -> NDArray[Any]:
     """Return row ids given as an array: (n,) int64, or UTF-8 texts as bytes of one width.
+
+    Parameters
+    ----------
+    values, n_rows
+        The array, and the number of its values.
+    name
+        Name of the argument, for messages.
+    column
+        Class of a column of such values, which decides the types that are allowed.
 
     Raises
     ------
     DataError
-        If they are neither integers nor text, or not ``n_rows``, or one is missing.
+        If they are of another type, or not ``n_rows``, or one is missing.
     """
     import pyarrow as pa
 
@@ -142,36 +158,26 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
     if given.shape != (n_rows,):
         raise DataError(
-            f"expected {n_rows} values of row_id, as X has, found shape {given.shape}"
-            ": pass one id per row"
+            f"expected {n_rows} values of {name}, as X has, found shape {given.shape}"
+            ": pass one per row"
         )
-    if given.dtype.kind not in "iufU":
+    if given.dtype.kind not in "biufUM":
         given = given.astype(object)
     try:
         array = pa.array(given, from_pandas=True)
     except (ValueError, TypeError, OverflowError):
         raise DataError(
-            f"expected integers or text as row_id, found {type(given[0]).__name__}: convert it"
+            f"expected integers or text as {name}, found {type(given[0]).__name__}: convert them"
         ) from None
-    if _kind(array.type) == "other":
-        raise DataError(f"expected integers or text as row_id, found {array.type}: convert it")
-    return converted(array, "row_id", IdColumn.what)
-
-
-def converted(array: Any, name: str, what: str) -> NDArray[Any]:
-    """Return an Arrow array of numbers or texts (m,) as int64, or as bytes of one width.
-
-    Raises
-    ------
-    DataError
-        If a value is missing or unusable; the message has its name and row.
-    """
-    faults, locate = Faults(), "row {} of the arrays, counted from 0".format
+    if column.kind(array.type) == "other":
+        raise DataError(f"expected integers or text as {name}, found {array.type}: convert them")
+    array, faults = column.prepared(array), Faults()
+    locate = "row {} of the arrays, counted from 0".format
     if _kind(array.type) == "number":
-        numbers = integers(array, name, 0, faults, what)
+        numbers = integers(array, name, 0, faults, column.what)
         faults.refuse(locate)
         return numbers
-    lengths, content = texts(array, name, 0, faults, what)
+    lengths, content = texts(array, name, 0, faults, column.what)
     faults.refuse(locate)
     return fixed_width(lengths, content, max(1, int(lengths.max(initial=0))))
 

@@ -46,7 +46,7 @@ def _shortest(array: Any) -> Any:
 
 
 class _CountedLines:
-    """A stream of bytes that counts its line ends as it is read."""
+    """A stream of bytes that counts its lines, also a last one without an end, as it is read."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -60,6 +60,8 @@ class _CountedLines:
         if b"\r" in content or self._before == b"\r":
             self.count += content.count(b"\r") - content.count(b"\r\n")
             self.count -= self._before == b"\r" and content.startswith(b"\n")
+        if not content:
+            self.count += self._before not in (b"", b"\n", b"\r")
         self._before = content[-1:]
         return content
 

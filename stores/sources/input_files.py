@@ -121,10 +121,11 @@ def refuse_logged(files: Sequence[InputFile], checked: set[str] | None = None) -
     Raises
     ------
     DataError
-        If there is such a log in a folder above a file.
+        If there is such a log in a folder above a file, or above the file that a link names.
     """
     checked = set() if checked is None else checked
-    for parent in dict.fromkeys(os.path.dirname(file.path) for file in files):
+    places = (place for file in files for place in (file.path, real_place(file.path)))
+    for parent in dict.fromkeys(map(os.path.dirname, places)):
         place: Any = store_root(parent or ".")
         if isinstance(place, CloudFolder):
             if not place.listable:

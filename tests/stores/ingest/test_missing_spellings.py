@@ -155,3 +155,24 @@ run = "run"
     done = streammc("check", tmp_path / "job.toml", "--json")
     assert 0 == done.code, done.err
     assert 4 == json.loads(done.out)["stages"][0]["columns"]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_rows_left_out_are_counted_by_column_with_the_remedy_for_labels(
+    path: Path, lazy: bool
+) -> None:
+    path.write_text(
+        "y,x,c,g\n0,1,NA,a\n1,,DE,b\n1,3,NA,b\n0,NA,DE,a\n0,5,FR,\n1,5,FR,a\n1,2,DE,b\n"
+    )
+    options: dict[str, Any] = {"formula": "y ~ x + c", "drop_missing": True}
+    counts = r"left out: 5 \(2 in 'x', 2 in 'c', 1 in 'g'\)"
+    with pytest.warns(UserWarning, match=counts + "; where NA, null or the like is a label"):
+        from_table(path, **options, group="g")
+    with pytest.warns(UserWarning, match=r"left out: 4 \(2 in 'x', 2 in 'c'\)$"):
+        from_table(path, **options, missing=["NA"])
+    with pytest.warns(UserWarning, match=r"left out: 2 \(2 in 'x'\)$"):
+        from_table(path, response="y", features=["x"], drop_missing=True)
+    table = pa.table({"y": [0, 1, 1, 0], "x": [1.0, np.nan, None, 3.0], "c": ["a", "b", None, "b"]})
+    source = table.to_reader() if lazy else table
+    with pytest.warns(UserWarning, match=r"left out: 2 \(2 in 'x', 1 in 'c'\)$"):
+        from_table(source, **options)

@@ -53,6 +53,16 @@ def test_a_number_is_the_level_of_its_text_in_another_file(kind: str, text: Any)
     assert (["7", "0.1", "x"] if categories else ["0.1", "7", "x"]) == found
 
 
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_a_small_number_is_one_level_of_digits_without_an_exponent(order: tuple[int, ...]) -> None:
+    decimals = pa.array([Decimal("0.00001"), Decimal("0.50000")])
+    parts = [pa.array([1e-5, 0.5]), decimals, pa.array(["0.00001", "a"])]
+    assert ["0.00001", "0.5", "a"] == levels(*(parts[k] for k in order))
+    parts[2] = pa.array(["1e-05", "a"])
+    with pytest.raises(DataError, match=r"expected one way of writing .*'1e-05'"):
+        levels(*(parts[k] for k in order))
+
+
 @pytest.mark.parametrize("formula", ["y ~ C(g)", "y ~ 1 + (1 | g)"])
 def test_numbers_that_pandas_writes_as_decimals_are_the_same_in_csv_files(
     tmp_path: Path, formula: str

@@ -217,6 +217,9 @@ def test_arrays_refuse_bad_ids():
     for bad in ([1, 2], [1.5, 2, 3], ["a", None, "b"], [[1], [2], [3]], [True, False, True]):
         with pytest.raises(DataError, match="row_id"):
             from_arrays(X, row_id=bad)
+    for unit in ("D", "ns"):
+        with pytest.raises(DataError, match="integers or text as row_id, found"):
+            from_arrays(X, row_id=np.array([1, 2, 3], f"datetime64[{unit}]"))
 
 
 def test_store_whose_rows_were_moved_without_ids_has_none(tmp_path):

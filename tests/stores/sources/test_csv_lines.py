@@ -33,6 +33,7 @@ def found(path: Path, content: str | bytes, **options: object) -> list[str]:
         ('x,name,y\n1,a,0\n\n2,"b,1\n3,c,1\n4,c",0', "1 quoted value", "2 line breaks", 4),
         ('name,x,y\n"a,1,0\nb,2,0\nc",3,0\nd,4,1\n', "1 quoted value", "2 line breaks", 2),
         ('x,y,name\n1,0,"a\n2,0,""b"\n4,1,d\n', "1 quoted value", "1 line break", 2),
+        ('x,name,y\n1,a,0\n2,"b,1\n3,c",0\n4,d,1', "1 quoted value", "1 line break", 3),
         ('x;y;name\n1;0;"a\n2;0;b"\n4;1;"d\n3;1;"\n1;1;c\n', "2 quoted values", "2 line breaks", 2),
         (f'x,n,y\n{MANY}2,"b,1\n3,c",0\n{MANY}', "1 quoted value", "1 line break", 250_002),
     ],

@@ -275,8 +275,10 @@ def test_files_of_a_table_with_a_log_are_refused_with_what_reads_them(
 ) -> None:
     data = logged(tmp_path / "t", kind)
     (tmp_path / "link").symlink_to(data)
+    (tmp_path / "b.parquet").symlink_to(data / "year=2024" / "b.parquet")
     given = [data, data / "year=2024", data / "*" / "*.parquet", data / "year=2024" / "b.parquet"]
     given += [tmp_path / "t", tmp_path / "link", [data / "year=2023" / "a.parquet"]]
+    given += [tmp_path / "b.parquet"]
     reader = "DuckDB, COPY" if kind in ("Delta table", "Iceberg table") else "Spark, spark.read"
     for each in given:
         found = rf"{kind} at '{tmp_path / 't'}', whose log .* read it with {reader}"
