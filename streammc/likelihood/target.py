@@ -488,14 +488,17 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         pull_to_theta(work.theta, base.noise, total_gradient)
         for i in range(d):
             total_gradient[i] += rest[i]
+    stretched = work.theta
     if base.mode.shape[0] > 0:
         pull_to_position(base, point.z, work.theta, total_gradient, work.edge)
+        if base.spreads.shape[0] > 0:
+            stretched = work.edge
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
     scalars[ESTIMATE] = estimate
     scalars[SIGN] = sign
     scalars[DENSITY] = scalars[REST] + estimate - penalty
-    shrink(base.levels, base.theta_star, work.theta, total_gradient)
+    shrink(base.levels, base.theta_star, stretched, total_gradient)
     if base.whitening.shape[0] > 0:
         pull_to_z(base, total_gradient, gradient)
         return

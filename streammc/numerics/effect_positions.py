@@ -293,7 +293,8 @@ def to_theta(lines, spreads, centre, theta):  # type: ignore[no-untyped-def]
 def pull_to_position(base, z, theta, gradient, buffer):  # type: ignore[no-untyped-def]
     """Turn a gradient (d,) in ``theta`` into one in the position, with that of the Jacobian.
 
-    The position is ``base.theta_star + S z``; ``buffer`` (d,) is scratch memory.
+    The position is ``base.theta_star + S z``. Where coefficients are stretched, ``buffer`` (d,)
+    gets theta before.
     """
     lines, spreads, centre, factor = base.lines, base.spreads, base.mode, base.factor
     d = theta.shape[0]
@@ -314,6 +315,9 @@ def pull_to_position(base, z, theta, gradient, buffer):  # type: ignore[no-untyp
         for j in range(d):
             gradient[j] += pull * row[4 + d + j]
             buffer[j] += along * row[4 + j]
+    if spreads.shape[0] > 0:
+        for j in range(d):
+            buffer[j] += centre[j]
     for i in range(lines.shape[0] - 1, -1, -1):
         j, rho = int(lines[i, 0]), int(lines[i, 1])
         t = base.theta_star[j]
@@ -362,7 +366,10 @@ def whiten(levels, theta_star, factor, theta, z):  # type: ignore[no-untyped-def
 
 @inline
 def shrink(levels, theta_star, theta, gradient):  # type: ignore[no-untyped-def]
-    """Turn a gradient (d,) in ``u`` at ``theta`` into one in ``v``, with that of the Jacobian."""
+    """Turn a gradient (d,) in ``u`` into one in ``v``, with that of the Jacobian.
+
+    ``theta`` (d,) is what :func:`stretch` wrote.
+    """
     for i in range(levels.shape[0]):
         j, own, exponent = int(levels[i, 0]), int(levels[i, 1]), levels[i, 2]
         gradient[own] += exponent * (1.0 + gradient[j] * theta[j])

@@ -191,10 +191,24 @@ def test_density_of_positions_of_few_rows_has_their_jacobian_and_its_gradient(re
     cv = compute(data, model)
     problem = full_data(data, model, cv, hmc())
     assert {row[0] for row in problem.base.spreads} >= {2.0}
-    if response != "gaussian":  # whose likelihood is that of sums, without rows
-        check_positions(problem, data, model, cv)
+    check_positions(problem, data, model, cv)
     powers = problem.base.spreads[problem.base.spreads[:, 0] == 2.0, -1]
     assert powers == pytest.approx(-0.5 if scale == "shape" else 1.0, abs=0.25)
+
+
+def test_gradient_beside_effects_of_factors_is_that_of_the_density():
+    """Effects are stretched twice: by a power of their scale, and with sigma."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"y": rng.standard_normal(12), "x": rng.standard_normal(12)})
+    frame["f"], frame["h"] = list("abcd") * 3, list("aabbcc") * 2
+    data = from_table(frame, formula="y ~ x + (1 | f) + (1 | h)")
+    model = resolved(models.student_t(), data)
+    cv = compute(data, model)
+    problem = full_data(data, model, cv, hmc())
+    stretched = problem.base.spreads[:, 5:-1].any(axis=0)
+    assert len(problem.base.levels) == 7
+    assert stretched[problem.base.levels[:, 0].astype(int)].any()
+    check_positions(problem, data, model, cv)
 
 
 def sds_of_few_rows(data):
