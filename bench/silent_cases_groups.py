@@ -99,8 +99,15 @@ def refused(family: str) -> Case:
     return Case("constant in groups", family, "auto", constant, prior_of(family), improper=True)
 
 
-def of_one(kind: str, family: str, data: Any, **more: Any) -> Case:
-    return Case(kind, family, "auto", data, prior_of(family), **more)
+def of_one(kind: str, family: str, data: Any) -> Case:
+    return Case(kind, family, "auto", data, prior_of(family))
+
+
+def of_known_df(kind: str, data: Any, df: float) -> Case:
+    """Return a case of Student t errors whose degrees of freedom are given and have no prior."""
+    prior = {name: each for name, each in prior_of("student-t").items() if name != "nu"}
+    known = {"df": df}
+    return Case(kind, "student-t", "auto", data, prior, model=known, density=known)
 
 
 GROUPS: dict[str, Case] = {
@@ -116,9 +123,7 @@ GROUPS: dict[str, Case] = {
     "triples-agree-probit": of_one("triples that agree", "probit", agreeing(16, 3)),
     "groups-of-zeros": of_one("groups of zeros", "poisson", zeros),
     "groups-outliers": of_one("outliers", "student-t", outliers(8, 6, 3, 30.0)),
-    "groups-outliers-far": of_one(
-        "outliers", "student-t", outliers(8, 3, 4, 200.0), model={"df": 4.0}, density={"df": 4.0}
-    ),
+    "groups-outliers-far": of_known_df("outliers", outliers(8, 3, 4, 200.0), 4.0),
     "groups-constant-gaussian": refused("gaussian"),
     "groups-constant-student-t": refused("student-t"),
     "groups-constant-gamma": refused("gamma"),
