@@ -12,6 +12,8 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from bad_inputs.check import AREAS, cases_of
+from bad_inputs.inputs import make_inputs
 from checks_of_trust import JOB
 from command_line import streammc
 
@@ -25,10 +27,6 @@ def test_every_failure_of_the_command_line_is_json_with_the_code_of_the_process(
     record_property: Callable[[str, object], None],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
-        from bench.messages.check import AREAS, cases_of
-        from bench.messages.inputs import make_inputs
-
         for name in [name for name in os.environ if name.startswith("STREAMMC_")]:
             patch.delenv(name)
         with tempfile.TemporaryDirectory() as folder, chdir(folder):

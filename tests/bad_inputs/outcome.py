@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from bench.messages.parts import missing_parts
+from bad_inputs.parts import missing_parts
 from streammc.errors import StreammcError
 
 COMMAND = "streammc "

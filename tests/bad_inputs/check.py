@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from bench.messages.inputs import make_inputs, names
-from bench.messages.outcome import Outcome, run_case
+from bad_inputs.inputs import make_inputs, names
+from bad_inputs.outcome import Outcome, run_case
 
 AREAS: Final = (
     "command_line", "tables", "formulas", "stores", "addresses", "arrays", "priors", "models",
@@ -24,7 +24,7 @@ AREAS: Final = (
 
 def cases_of(area: str) -> list[str]:
     """Return the cases of an area, one a line of its text; a line that begins with # is none."""
-    text: str = import_module(f"bench.messages.cases_{area}").CASES
+    text: str = import_module(f"bad_inputs.cases_{area}").CASES
     return [line for line in text.strip().splitlines() if line and not line.startswith("#")]
 
 

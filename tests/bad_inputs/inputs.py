@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.messages.broken import break_copies
-from bench.messages.jobs import write_jobs
-from bench.messages.tables import OWN_MODEL, write_tables
+from bad_inputs.broken import break_copies
+from bad_inputs.jobs import write_jobs
+from bad_inputs.tables import OWN_MODEL, write_tables
 
 ROWS: Final = 400
 FEW: Final = "--draws 20 --warmup 20 --chains 2 --seed 1 --quiet"

@@ -1,29 +1,13 @@
 """The list of error messages: every case passes its check, and the check finds faults."""
 
-import sys
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def bench():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT))
-        from bench.messages import check, outcome, parts
-
-        yield SimpleNamespace(check=check, outcome=outcome, parts=parts)
-    for name in [name for name in sys.modules if name.split(".")[0] == "bench"]:
-        sys.modules.pop(name)
+from bad_inputs import check, outcome, parts
 
 
 @pytest.fixture(scope="module")
-def areas(bench):
-    return bench.check.run_areas()
+def areas():
+    return check.run_areas()
 
 
 @pytest.mark.slow
@@ -33,13 +17,13 @@ def test_every_case_makes_an_error_whose_message_has_three_parts(areas):
     assert [] == [(each.case, each.faults, each.message) for each in outcomes if each.faults]
 
 
-def test_cases_of_priors_and_samplers_are_right(bench):
+def test_cases_of_priors_and_samplers_are_right():
     from streammc import models, priors, samplers
 
     names = {"models": models, "np": np, "priors": priors, "samplers": samplers}
-    cases = [case for area in ("priors", "samplers") for case in bench.check.cases_of(area)]
+    cases = [case for area in ("priors", "samplers") for case in check.cases_of(area)]
     assert len(cases) > 150
-    found = [bench.outcome.run_case(case, names) for case in cases]
+    found = [outcome.run_case(case, names) for case in cases]
     assert [] == [(each.case, each.faults, each.message) for each in found if each.faults]
 
 
@@ -64,14 +48,14 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_check_reports_a_message_without_one_of_its_three_parts(bench, message):
-    assert MESSAGES[message] == bench.parts.missing_parts(message)
+def test_check_reports_a_message_without_one_of_its_three_parts(message):
+    assert MESSAGES[message] == parts.missing_parts(message)
 
 
-def test_check_reports_foreign_errors_and_cases_without_an_error(bench, tmp_path, monkeypatch):
+def test_check_reports_foreign_errors_and_cases_without_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"priors": __import__("streammc.priors").priors}
-    run = bench.outcome.run_case
+    run = outcome.run_case
     assert run("{}['a']", names).faults == ("is no error of streammc",)
     assert run("None < 1", names).faults == ("is no error of streammc",)
     assert run("1 + 1", names).faults == ("makes no error",)
@@ -79,10 +63,10 @@ def test_check_reports_foreign_errors_and_cases_without_an_error(bench, tmp_path
     assert run("priors.normal(scale=-1)", names).faults == ()
 
 
-def test_an_internal_error_of_a_command_is_a_fault(bench, tmp_path, monkeypatch):
+def test_an_internal_error_of_a_command_is_a_fault(tmp_path, monkeypatch):
     from streammc.cli import inspect
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s").mkdir()
     monkeypatch.setattr(inspect, "kind_of", lambda path: {}["kind"])
-    assert "is an internal error" in bench.outcome.run_case("streammc info s", {}).faults
+    assert "is an internal error" in outcome.run_case("streammc info s", {}).faults
