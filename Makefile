@@ -11,9 +11,13 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 endif
 
-# A file of tests shares what its first test has sampled: it stays in one process. nproc counts the
-# cores that this process may use, auto those of the machine.
-PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
+# A file of tests shares what its first test has sampled: it stays in one process, and the files begin
+# in the order of tests/conftest.py. nproc counts the cores that this process may use, auto those of the
+# machine.
+PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile --no-loadscope-reorder
+
+# Rewriting the assertions of all test files takes 13 CPU seconds in every process that does not find them.
+export PYTHONDONTWRITEBYTECODE :=
 
 DRAWING := tests/samplers/test_joint_invariance.py tests/samplers/test_own_target.py \
 	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/test_mh.py \
@@ -29,7 +33,7 @@ TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-covered test-others test-slow test-all test-odd test-lowest trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist lock audit sbom clean
+.PHONY: demo kernels test test-covered test-others test-slow test-all test-odd test-lowest trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist lock audit sbom clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -37,12 +41,15 @@ demo: $(VENV)/.compiled
 # Every kernel is compiled once here, and not once in every process.
 LOAD := $(BIN)/python -m streammc.numerics.compile_ahead
 
+kernels: $(VENV)/.installed-test
+	$(LOAD)
+
 test: $(VENV)/.installed-test
 	$(LOAD)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
 
-# The tests of make test in two parts: those traced for coverage, and all others. Tracing takes a
-# multiple of the time, so it is for a few folders; pyproject.toml names the packages they are of.
+# All tests in two parts: those traced for coverage, and all others. Tracing takes a multiple of the
+# time, so it is for a few folders; pyproject.toml names the packages they are of.
 # 95.6 % with the public data sets; the floor leaves room for machines without them.
 COVERED := tests/stores/format tests/stores/rows tests/stores/cloud tests/stores/foreign \
 	tests/stores/ingest/test_append.py tests/diagnostics tests/priors \
@@ -53,18 +60,20 @@ UNTRACED := -W "ignore:Exception ignored in thread started by:pytest.PytestUnrai
 
 test-covered: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) --cov --cov-report=term:skip-covered \
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered \
 		--cov-fail-under=$(LEAST_COVERAGE) $(UNTRACED) $(COVERED)
 
 test-others: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(COVERED:%=--ignore=%) $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest $(PARALLEL) $(COVERED:%=--ignore=%) $(PYTEST_OPTIONS)
 
 test-slow: $(VENV)/.installed-test
 	$(LOAD)
 	$(BIN)/python -m pytest -m slow $(PARALLEL) $(PYTEST_OPTIONS)
 
-test-all: test test-slow
+test-all: $(VENV)/.installed-test
+	$(LOAD)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS)
 
 # Tests that draw, as on another machine: an older processor, one core, no public data sets.
 # Rounding differs there, and with it every draw.

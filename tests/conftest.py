@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add an end to the time that tests may take, and where they begin."""
-    parser.addoption(
-        "--until", type=float, help="skip what has not begun by then: seconds of date +%s"
-    )
-    parser.addoption(
-        "--first-file", help="begin at another file for another word, so that --until skips others"
-    )
+LONGEST_FIRST: tuple[str, ...] = ()
+"""Files of more than 15 CPU seconds: if one began last, one process would end alone with it."""
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin at the file that ``--first-file`` stands for, and go round."""
-    word = config.getoption("--first-file")
-    files = list(dict.fromkeys(item.path for item in items))
-    if word is not None and files:
-        turn = int(hashlib.sha256(word.encode()).hexdigest(), 16) % len(files)
-        place = {path: (number - turn) % len(files) for number, path in enumerate(files)}
-        items.sort(key=lambda item: place[item.path])
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose time has passed, before its fixtures are made."""
-    until = item.config.getoption("--until")
-    if until is not None and time.time() > until:
-        pytest.skip("NOT RUN: the machine was too slow")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    place = {name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(place)))
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from acceptance_decisions import decisions
 from barker import SIZE, Z, curve, terms
-from numba import njit
 from scipy.special import expit
 
+from streammc.numerics.jit import jit
 from streammc.samplers import mh_fixed
 from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
@@ -93,13 +93,13 @@ def test_errors_fall_with_more_batches_and_rise_with_the_standard_deviation() ->
     assert 0.011 < tabulated(1.0) < 0.014  # 0.012 at K = 5, where a fifth is skipped
 
 
-@njit(TEST_SIGNATURE)
+@jit(TEST_SIGNATURE)
 def _without_normal(settings, facts, kept, draws, memory, carried, reply, table):
     draws[1] = 0.0
     return decide(settings, facts, kept, draws, memory, carried, reply, table)
 
 
-@njit(TEST_SIGNATURE)
+@jit(TEST_SIGNATURE)
 def _same_batches(settings, facts, kept, draws, memory, carried, reply, table):
     """Decide from the minibatches that gave the standard deviation, which are quieter."""
     verdict = decide(settings, facts, kept, draws, memory, carried, reply, table)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from acceptance_decisions import decisions
 from barker import SIZE, Z, curve, terms
-from numba import njit
 from scipy.special import expit, ndtr, ndtri
 
+from streammc.numerics.jit import jit
 from streammc.samplers import mh_minibatch
 from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
@@ -88,7 +88,7 @@ def test_skew_correction_removes_most_of_what_skewness_does() -> None:
     assert corrected.claimed < 0.5 * plain.claimed
 
 
-@njit(TEST_SIGNATURE)
+@jit(TEST_SIGNATURE)
 def _without_normal(settings, facts, kept, draws, memory, carried, reply, table):
     draws[1] = 0.0
     return decide(settings, facts, kept, draws, memory, carried, reply, table)
