@@ -15,6 +15,7 @@ from streammc.errors import ConfigError
 
 MODELS: Final[dict[str, str]] = {
     "binomial": "streammc.models.glm.binomial_logit:binomial",
+    "exponential": "streammc.models.glm.exponential_log:exponential",
     "gamma": "streammc.models.glm.gamma_log:gamma",
     "gaussian": "streammc.models.glm.gaussian_identity:gaussian",
     "gaussian-mean": "streammc.models.mixtures.known_covariance:gaussian_mean",

@@ -78,6 +78,10 @@ def gamma_log_lik(y: mpf, log_mu: mpf, log_shape: mpf) -> mpf:
     )
 
 
+def exponential_log_lik(y: mpf, eta: mpf) -> mpf:
+    return -eta - y * mpmath.exp(-eta)
+
+
 def logistic_exact(eta: mpf, y: mpf) -> Terms:
     a = eta if y == 0 else -eta
     value = -mpmath.log1p(mpmath.exp(a))
@@ -93,6 +97,16 @@ def poisson_exact(eta: mpf, y: mpf) -> Terms:
 def poisson_size(eta: mpf, y: mpf) -> Terms:
     rate = mpmath.exp(eta)
     return max(abs(y * eta), rate, abs(mpmath.loggamma(y + 1))), max(y, rate), rate
+
+
+def exponential_exact(eta: mpf, y: mpf) -> Terms:
+    ratio = y * mpmath.exp(-eta)
+    return -eta - ratio, ratio - 1, -ratio
+
+
+def exponential_size(eta: mpf, y: mpf) -> Terms:
+    ratio = y * mpmath.exp(-eta)
+    return max(abs(eta), ratio), max(mpf(1), ratio), ratio
 
 
 def both_chances(eta: mpf) -> tuple[mpf, mpf]:
@@ -129,6 +143,13 @@ FAMILIES = {
         exact=binomial_exact,
         size=binomial_size,
         bad=(1.0000001, -0.1, 2.0, np.nan, np.inf),
+    ),
+    "exponential": Family(
+        responses=(0.0, 1e-8, 0.5, 1.0, 3.7, 1e9),
+        log_lik=exponential_log_lik,
+        exact=exponential_exact,
+        size=exponential_size,
+        bad=(-1.0, np.nan, np.inf, -np.inf),
     ),
     "gamma": Family(
         responses=(1e-8, 0.5, 1.0, 3.7, 1e9),

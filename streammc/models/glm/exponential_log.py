@@ -1,0 +1,137 @@
+"""Exponential regression of waiting times: mean ``mu_i = exp(eta_i)``, rate ``1 / mu_i``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from streammc.models.base import LinearModel, Parameter, predictor
+from streammc.models.glm.least_squares import least_squares
+from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
+from streammc.numerics.special import exp, select, within
+from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import log_level
+from streammc.protocols import Index, Matrix, Rows, Vector
+
+_LARGEST: Final = 1e300
+_HALF: Final = 512.0
+"""Beyond it, either way, the exponential of a predictor is a product of two."""
+_EXP_HALF: Final = math.exp(_HALF)
+
+
+@inline
+def _row(eta, y):  # type: ignore[no-untyped-def]
+    """Return ``-eta - y exp(-eta)`` and ``y exp(-eta)``; never ``inf - inf`` or ``0 inf``."""
+    bounded = within(eta, 1024.0)
+    shift = select(bounded > _HALF, _HALF, select(bounded < -_HALF, -_HALF, 0.0))
+    factor = select(bounded > _HALF, 1.0 / _EXP_HALF, select(bounded < -_HALF, _EXP_HALF, 1.0))
+    ratio = y * exp(shift - bounded) * factor
+    return -within(eta, _LARGEST) - ratio, ratio
+
+
+@jit(LINK_SIGNATURE, borrow=True)
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
+    """Write ``-eta - y exp(-eta)`` and its derivatives; see ``protocols.Model``.
+
+    Stated for ``y >= 0``. Relative error below 1e-15 of the larger of the two terms.
+    """
+    predictor = eta[0]
+    value = out[0]
+    if order == 0:
+        for i in range(y.shape[0]):
+            value[i], _ = _row(predictor[i], y[i])
+    elif order == 1:
+        slope = out[1]
+        for i in range(y.shape[0]):
+            value[i], ratio = _row(predictor[i], y[i])
+            slope[i] = ratio - 1.0
+    else:
+        slope = out[1]
+        curve = out[2]
+        for i in range(y.shape[0]):
+            value[i], ratio = _row(predictor[i], y[i])
+            slope[i] = ratio - 1.0
+            curve[i] = -ratio
+
+
+class Exponential(LinearModel):
+    """Exponential regression; build it with :func:`exponential`."""
+
+    name: ClassVar[str] = "exponential"
+    log_concave: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(log_level)
+    link_kernel: ClassVar[Any] = link
+    analytic: ClassVar[bool] = True
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients."""
+        return (predictor(exponential="mean ratio"),)
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is not finite or below 0."""
+        wrong = np.flatnonzero(~((y >= 0.0) & np.isfinite(y)))
+        return (wrong, "finite numbers from 0") if wrong.size else None
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return ``exp(eta)`` per column of ``eta`` (1, m); infinite where it overflows."""
+        with np.errstate(over="ignore"):
+            mu: Vector = np.exp(eta[0])
+        return mu
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw a waiting time per column of ``eta`` (1, m); means are capped at exp(690)."""
+        times: Vector = np.exp(np.minimum(eta[0], 690.0)) * rng.standard_exponential(eta.shape[1])
+        return times
+
+    def start(self, rows: Rows) -> Vector:
+        """Return the best of three starts, (q,).
+
+        They are: zeros; the constant mean, as far as the columns can express a constant; and
+        one step of iterated least squares from there, whose weights are equal.
+        """
+        level = np.full(len(rows.y), log_level(rows).location)
+        ratio = np.where(rows.weight > 0.0, rows.y, 0.0) * np.exp(-level - rows.offset)
+        starts = [
+            np.zeros(rows.X.shape[1]),
+            least_squares(rows.X, level, rows.weight),
+            least_squares(rows.X, level + np.minimum(ratio, _HALF) - 1.0, rows.weight),
+        ]
+        return max(starts, key=lambda beta: self._log_lik(rows, beta))
+
+    def _log_lik(self, rows: Rows, beta: Vector) -> float:
+        """Return the log-likelihood, -inf where it is not finite."""
+        used = rows.weight > 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            eta = rows.X[used] @ beta + rows.offset[used]
+            total = -float(rows.weight[used] @ (eta + rows.y[used] * np.exp(-eta)))
+        return total if math.isfinite(total) else -math.inf
+
+
+def exponential(prior: PriorOption | None = None) -> Exponential:
+    """Return exponential regression, ``log p(y | eta) = -eta - y exp(-eta)``.
+
+    A known factor of the mean goes into the store's offset, as its logarithm.
+
+    Parameters
+    ----------
+    prior
+        Prior of the coefficients, or a mapping from their names to priors; ``None``,
+        and what a mapping does not name, scales with the data:
+        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
+        intercept is around the log of the mean.
+
+    Raises
+    ------
+    ConfigError
+        If ``prior`` is not a prior.
+
+    Examples
+    --------
+    >>> from streammc.models import exponential
+    >>> exponential().dim(3)
+    3
+    """
+    return Exponential(as_prior(prior))
