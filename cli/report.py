@@ -15,7 +15,7 @@ from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, sta
 from streammc.diagnostics.weights import Audit
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
-from streammc.samplers.common.sampler import TARGETS
+from streammc.samplers.common.sampler import TARGETS, Check
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 _SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")
@@ -201,7 +201,9 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "seconds: draws": "seconds",
     }
     name = sampling.get("sampler")
-    own = registry.sampler(name)().text(sampling) if name in registry.SAMPLERS else {}
+    checks: list[Check] = []
+    if name in registry.SAMPLERS:
+        checks = registry.sampler(name)().checks({"sampling": sampling})
     return fields(
         {
             "sampler": name,
@@ -210,7 +212,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
             "reason": sampling.get("reason"),
             "certainty rows": sampling.get("certainty_rows"),
             "subsample size": sampling.get("subsample_size"),
-            **own,
+            **{label: value for check in checks for label, value in check.receipt.items()},
             **{words: sampling.get(key) for words, key in names.items()},
         }
     )

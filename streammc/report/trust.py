@@ -16,27 +16,21 @@ from streammc.plots.run_plots import draw_ladder, draw_statistic, draw_weights
 from streammc.report.asked import ReportRequest
 from streammc.report.figures import SvgFigure, draw_ranks, svg_figure
 from streammc.runs.advice import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
-from streammc.samplers.common.sampler import LEVELS, Evidence
+from streammc.samplers.common.sampler import LEVELS, Check
 
 _RANKED = 4
 """Parameters of the rank figure: those of the largest R-hat."""
 
 
-def checks(document: Mapping[str, Any]) -> list[Evidence]:
+def checks(document: Mapping[str, Any]) -> list[Check]:
     """Return the checks of a run: of every sampler, and those of its family."""
-    return [*_mixing(document), *family_evidence(document), *_passes(document), *_audit(document)]
-
-
-def family_evidence(document: Mapping[str, Any]) -> list[Evidence]:
-    """Return the checks of the family of samplers of a run."""
     name = document["sampler"]
-    if name not in registry.SAMPLERS:
-        return []
-    found: list[Evidence] = registry.sampler(name)().evidence(document)
-    return found
+    family = registry.sampler(name)().checks(document) if name in registry.SAMPLERS else []
+    shown = [check for check in family if check.meaning]
+    return [*_mixing(document), *shown, *_passes(document), *_audit(document)]
 
 
-def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
+def _mixing(document: Mapping[str, Any]) -> list[Check]:
     parameters, chains = document["parameters"], document["chains"]
     r_hats = {k: v["r_hat"] for k, v in parameters.items() if v["r_hat"] is not None}
     every = {label: least_size(entry) for label, entry in parameters.items()}
@@ -46,9 +40,9 @@ def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
         worst = max(r_hats, key=lambda label: r_hats[label])
         limit = R_HAT_OF_ONE if chains == 1 else R_HAT_WARNING
         found.append(
-            Evidence(
-                check="largest R-hat",
-                found=f"{r_hats[worst]:.3f} ({worst})",
+            Check(
+                name="largest R-hat",
+                value=f"{r_hats[worst]:.3f} ({worst})",
                 limit=f"at most {limit:g}",
                 passed=r_hats[worst] <= limit,
                 meaning="Compares the variance between chains with that inside them; 1 where they "
@@ -58,9 +52,9 @@ def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
     if sizes:
         worst = min(sizes, key=lambda label: sizes[label])
         found.append(
-            Evidence(
-                check="smallest effective sample size",
-                found=f"{sizes[worst]:.0f} ({worst})",
+            Check(
+                name="smallest effective sample size",
+                value=f"{sizes[worst]:.0f} ({worst})",
                 limit=f"at least {least_ess(chains)}",
                 passed=sizes[worst] >= least_ess(chains),
                 meaning="How many independent draws the correlated ones are worth, in the bulk, in "
@@ -70,14 +64,14 @@ def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
     return found
 
 
-def _passes(document: Mapping[str, Any]) -> list[Evidence]:
+def _passes(document: Mapping[str, Any]) -> list[Check]:
     """Return the checks of the passes: certificate, Laplace gap and design effect."""
     sampling, found = document["sampling"], []
     if sampling.get("decrement") is not None:
         found.append(
-            Evidence(
-                check="certificate: distance of the centre from the mode",
-                found=f"{number(sampling['decrement'], 2)} posterior sd",
+            Check(
+                name="certificate: distance of the centre from the mode",
+                value=f"{number(sampling['decrement'], 2)} posterior sd",
                 limit="" if sampling.get("theta_star_certified") is None else "set by the passes",
                 passed=sampling.get("theta_star_certified"),
                 meaning="Control variates are expanded around theta_star; this is the Newton "
@@ -86,9 +80,9 @@ def _passes(document: Mapping[str, Any]) -> list[Evidence]:
         )
     for line in document.get("notes", ()):
         found.append(
-            Evidence(
-                check="prior beside the rows",
-                found=line,
+            Check(
+                name="prior beside the rows",
+                value=line,
                 meaning="A prior that was given, and that moves a parameter by over 0.25 posterior "
                 "sd with over a tenth of the information on it.",
             )
@@ -96,9 +90,9 @@ def _passes(document: Mapping[str, Any]) -> list[Evidence]:
     gap = sampling.get("laplace_gap")
     if gap:
         found.append(
-            Evidence(
-                check="Laplace gap",
-                found=f"means within {number(gap['mean'], 2)} sd, sd within a factor "
+            Check(
+                name="Laplace gap",
+                value=f"means within {number(gap['mean'], 2)} sd, sd within a factor "
                 f"{number(float(np.exp(gap['log_sd'])), 3)}",
                 meaning="How far the draws are from the Gaussian approximation at the mode: small "
                 "for many rows, large where the posterior is skewed.",
@@ -106,9 +100,9 @@ def _passes(document: Mapping[str, Any]) -> list[Evidence]:
         )
     if sampling.get("deff") is not None:
         found.append(
-            Evidence(
-                check=f"design effect of runs of {sampling['deff_rows']} rows",
-                found=number(sampling["deff"], 3),
+            Check(
+                name=f"design effect of runs of {sampling['deff_rows']} rows",
+                value=number(sampling["deff"], 3),
                 limit=f"at most {DEFF_WARNING:g}",
                 passed=sampling["deff"] <= DEFF_WARNING,
                 meaning="How much more variance neighbouring rows have than random ones: 1 for "
@@ -118,29 +112,29 @@ def _passes(document: Mapping[str, Any]) -> list[Evidence]:
     return found
 
 
-def _audit(document: Mapping[str, Any]) -> list[Evidence]:
+def _audit(document: Mapping[str, Any]) -> list[Check]:
     written = document.get("audit")
     if not written:
         why = document.get("not_audited")
         if not why and document["sampling"].get("target") == "perturbed":
             why = "not made, because it was turned off; 'streammc audit' on the run makes it"
         meaning = "Weighs draws against the exact posterior, in one more pass over all rows."
-        return [Evidence(check="audit", found=why, meaning=meaning)] if why else []
+        return [Check(name="audit", value=why, meaning=meaning)] if why else []
     audit = Audit.from_json(written)
     k = audit.pareto_k
     tail = k is not None and heavy_tailed(k, audit.ess, audit.draws, audit.largest_weight)
     return [
-        Evidence(
-            check="audit: largest correction of a mean",
-            found=f"{number(audit.largest_correction, 2)} posterior sd ({audit.worst})",
+        Check(
+            name="audit: largest correction of a mean",
+            value=f"{number(audit.largest_correction, 2)} posterior sd ({audit.worst})",
             limit=f"at most {CORRECTION_WARNING:g}",
             passed=audit.largest_correction <= CORRECTION_WARNING,
             meaning="What exact importance weights from the sampled density to the posterior "
             "change; they were computed from all rows.",
         ),
-        Evidence(
-            check="audit: tail of the weights",
-            found=f"Pareto k {number(k, 2)}; {audit.draws} draws worth {number(audit.ess)}",
+        Check(
+            name="audit: tail of the weights",
+            value=f"Pareto k {number(k, 2)}; {audit.draws} draws worth {number(audit.ess)}",
             limit="light",
             passed=not tail,
             meaning="With a heavy tail the correction itself cannot be trusted.",
@@ -148,7 +142,7 @@ def _audit(document: Mapping[str, Any]) -> list[Evidence]:
     ]
 
 
-def figures(request: ReportRequest, shown: list[Evidence]) -> list[SvgFigure]:
+def figures(request: ReportRequest, shown: list[Check]) -> list[SvgFigure]:
     """Return the figures of the checks: ranks, statistics over the draws, levels, weights."""
     run, document = request.run, request.document
     found = [_ranks(request)] if document["draws"] >= 4 else []
@@ -175,7 +169,7 @@ def figures(request: ReportRequest, shown: list[Evidence]) -> list[SvgFigure]:
     return found
 
 
-def _levels(name: str, of: Evidence, levels: Mapping[str, Any]) -> SvgFigure:
+def _levels(name: str, of: Check, levels: Mapping[str, Any]) -> SvgFigure:
     """Return the figure of the levels of a ladder."""
 
     def draw(figure: Any) -> None:
@@ -185,12 +179,12 @@ def _levels(name: str, of: Evidence, levels: Mapping[str, Any]) -> SvgFigure:
         name,
         draw,
         height=3.4,
-        text=f"Levels of the ladder. {of.check}: {of.found}.",
+        text=f"Levels of the ladder. {of.name}: {of.value}.",
         caption=f"Temperature levels and rates between them. {of.meaning}",
     )
 
 
-def _over_draws(name: str, of: Evidence, values: NDArray[np.float64]) -> SvgFigure:
+def _over_draws(name: str, of: Check, values: NDArray[np.float64]) -> SvgFigure:
     """Return the figure of a statistic (chain, draw) over the draws."""
 
     def draw(figure: Any) -> None:
@@ -201,8 +195,8 @@ def _over_draws(name: str, of: Evidence, values: NDArray[np.float64]) -> SvgFigu
         name,
         draw,
         height=2.6,
-        text=f"{of.check} over the draws of {len(values)} chains: {of.found}{limit}.",
-        caption=f"{of.check[0].upper()}{of.check[1:]}, over the draws. {of.meaning}",
+        text=f"{of.name} over the draws of {len(values)} chains: {of.value}{limit}.",
+        caption=f"{of.name[0].upper()}{of.name[1:]}, over the draws. {of.meaning}",
     )
 
 

@@ -106,7 +106,8 @@ def summary_warnings(
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
     lines += mixing_warnings(parameters, sampling.get("chains", 1))
-    lines += sampler.warnings(sampling)
+    checks = sampler.checks({"sampling": sampling})
+    lines += [check.warning for check in checks if check.warning]
     if sampling["deff"] is not None and sampling["deff"] > DEFF_WARNING:
         lines.append(
             f"runs of {sampling['deff_rows']} rows have design effect {sampling['deff']:.1f}, "

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from streammc import rng
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import Phases
-from streammc.control_variates.plan import tails
+from streammc.control_variates.plan import LEAST_SIGN, tails
 from streammc.control_variates.plan.certainty_choice import Bounds, by_score, same_for_all
 from streammc.control_variates.plan.pilot import Pilot, evaluate
 from streammc.control_variates.plan.tails import Edge
@@ -504,8 +504,6 @@ def number(rows: float) -> str:
 
 GROWTH = 2.0
 """Standard deviations of a factor that the soft bound keeps positive, at any distance."""
-LEAST_SIGN = 0.2
-"""Smallest mean sign of a run: errors grow with its reciprocal."""
 
 
 @dataclass(frozen=True)

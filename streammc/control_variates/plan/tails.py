@@ -39,6 +39,7 @@ from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.effect_coordinates import level_coordinates, stretched
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import PLAN, Counter, Phases
+from streammc.control_variates.plan import LARGEST_PERTURBATION
 from streammc.control_variates.plan.certainty_choice import Choice
 from streammc.control_variates.plan.pilot import (
     Pilot,
@@ -53,7 +54,6 @@ from streammc.likelihood.grouped import fewer
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
-LARGEST_PERTURBATION = 0.05
 HOPELESS = 10.0
 """Perturbation above which a subsample of given size is refused; smaller ones only warn."""
 LARGEST_MEAN_VARIANCE = 1.0

@@ -1,4 +1,4 @@
-"""Interface between runs and samplers: request, setup, sampler, targets and evidence.
+"""Interface between runs and samplers: request, setup, sampler, targets and checks.
 
 The driver of runs, the trace and the command line know this module and no family of samplers.
 """
@@ -58,48 +58,61 @@ LEVELS: Final = "levels"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """One check of a run, as a line of a report and possibly a figure.
+class Check:
+    """One check of a run: its line in the report and on the receipt, its warning, its figure.
 
     Attributes
     ----------
-    check
+    name
         Name of the check, a noun phrase.
-    found
-        Finding as text.
+    value
+        Value as text.
     meaning
-        One sentence for a reader who does not know the method.
+        One sentence for a reader who does not know the method; empty: the report leaves it out.
     limit
         Limit as text; empty where there is none.
     passed
-        Whether the finding is within the limit; ``None`` without a limit.
+        Whether the value is within the limit; ``None`` without a limit.
+    warning
+        Warning of the run; empty where nothing is wrong.
+    receipt
+        Lines of the receipt, label to value.
     figure
         Statistic of every draw to draw over the iterations, or ``LEVELS``; empty: no figure.
     line
         Limit to draw into the figure of a statistic.
     """
 
-    check: str
-    found: str
-    meaning: str
+    name: str
+    value: str = ""
+    meaning: str = ""
     limit: str = ""
     passed: bool | None = None
+    warning: str = ""
+    receipt: Mapping[str, Any] = field(default_factory=dict)
     figure: str = ""
     line: float | None = None
 
 
-def at_most(check: str, found: Any, limit: float, meaning: str, **more: Any) -> Evidence:
-    """Return evidence that passes if ``found`` is at most ``limit``; ``None`` is not known."""
-    if found is None:
+def at_most(
+    name: str, value: Any, limit: float, meaning: str = "", *, warning: str = "", **more: Any
+) -> Check:
+    """Return a check that passes if ``value`` is at most ``limit``; ``None`` is not known.
+
+    ``warning`` is that of a value above the limit.
+    """
+    if value is None:
         text = "unknown"
     else:
-        text = "without bound" if found == math.inf else number(found, 3)
-    return Evidence(
-        check=check,
-        found=text,
+        text = "without bound" if value == math.inf else number(value, 3)
+    passed = None if value is None else value <= limit
+    return Check(
+        name=name,
+        value=text,
         meaning=meaning,
         limit=f"at most {limit:g}",
-        passed=None if found is None else found <= limit,
+        passed=passed,
+        warning="" if passed is not False else warning,
         **more,
     )
 
@@ -216,6 +229,8 @@ class Sampler(Shown, ABC):
     """Whether the sampler counts how often a draw from the prior reaches the posterior."""
     samples_scales: ClassVar[bool] = False
     """Whether the sampler draws the effects of factors together with their scale."""
+    least_sign: ClassVar[float | None] = None
+    """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Arrays of ``Setup.arrays`` and their dimensions: the group ``constant_data`` keeps them."""
 
@@ -233,11 +248,6 @@ class Sampler(Shown, ABC):
     def variance_limit(self) -> float:
         """Mean ``log_lik_variance`` above which a run is refused."""
         return math.inf
-
-    @property
-    def least_sign(self) -> float | None:
-        """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
-        return None
 
     @property
     @abstractmethod
@@ -303,20 +313,13 @@ class Sampler(Shown, ABC):
         """Return the facts of this family of samplers for the summary of a run, as JSON."""
         return {}
 
-    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings, one line each, from ``facts``, the ``sampling`` part of a summary."""
-        return []
-
-    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return lines for the receipt of a run, label -> value, from the same facts."""
-        return {}
-
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
-        """Return the checks of this family for the report of a run, from its whole summary.
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
+        """Return the checks of this family: receipt, warnings and report of a run read them.
 
         Parameters
         ----------
         summary
-            As ``diagnose`` prints it; of an unfinished run ``sampling`` lacks most entries.
+            Summary of the run as ``diagnose`` prints it. For the warnings and the receipt it is
+            ``sampling`` alone; of an unfinished run ``sampling`` lacks most entries.
         """
         return []

@@ -1,4 +1,4 @@
-"""Summary, warnings and evidence of ``mintee``: jumps between levels, and steps inside them."""
+"""Summary, warnings and checks of ``mintee``: jumps between levels, and steps inside them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.text import number
-from streammc.samplers.common.sampler import LEVELS, Evidence
+from streammc.samplers.common.sampler import LEVELS, Check
 
 LEAST_ACCEPTANCE: Final = 0.1
 """Acceptance rate of the steps of a level below which its warm-up was too short."""
@@ -44,7 +44,7 @@ def jumps_described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, 
     return {"levels": levels, "warnings": warnings}
 
 
-def jump_evidence(summary: Mapping[str, Any]) -> list[Evidence]:
+def jump_checks(summary: Mapping[str, Any]) -> list[Check]:
     """Return the checks of the levels from ``summary["tempering"]``."""
     levels = (summary.get("tempering") or {}).get("levels", {})
     found = []
@@ -66,9 +66,9 @@ def jump_evidence(summary: Mapping[str, Any]) -> list[Evidence]:
         rates = [rate for rate in levels.get(name, ()) if rate is not None]
         if rates:
             found.append(
-                Evidence(
-                    check=check,
-                    found=number(min(rates), 3),
+                Check(
+                    name=check,
+                    value=number(min(rates), 3),
                     limit=f"at least {least:g}",
                     passed=min(rates) >= least,
                     meaning=meaning,

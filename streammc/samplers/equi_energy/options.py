@@ -26,7 +26,7 @@ from streammc.samplers.common.statistics import (
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
-    from streammc.samplers.common.sampler import Evidence, RunRequest, Setup
+    from streammc.samplers.common.sampler import Check, RunRequest, Setup
 
 SUBSET: Final = "subset"
 FULL: Final = "full"
@@ -234,11 +234,11 @@ class EquiEnergy(Sampler):
 
         return equi_energy(request.dataset, request.model, setup.cv, self, request.warmup)
 
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
         """Return checks of jumps and steps; see ``Sampler``."""
-        from streammc.samplers.equi_energy.facts import jump_evidence
+        from streammc.samplers.equi_energy.facts import jump_checks
 
-        return jump_evidence(summary)
+        return jump_checks(summary)
 
 
 mintee = builder(EquiEnergy)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
+from streammc.control_variates.plan import LARGEST_PERTURBATION, LEAST_SIGN
 from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
 from streammc.likelihood.unit_words import UNIFORM
@@ -21,7 +22,7 @@ from streammc.samplers.common.options import (
     check_subsample,
     is_number,
 )
-from streammc.samplers.common.sampler import EXACT, PERTURBED, SIGNED, Evidence, Sampler, at_most
+from streammc.samplers.common.sampler import EXACT, PERTURBED, SIGNED, Check, Sampler, at_most
 from streammc.samplers.common.statistics import (
     OF_ESTIMATES,
     PERTURBED_STATISTICS,
@@ -137,7 +138,7 @@ class TrajectoryOptions(Sampler):
             return DEFAULT_LENGTH, DEFAULT_JITTER if self.jitter is None else self.jitter
         return self.trajectory_length, 0.0 if self.jitter is None else self.jitter
 
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
         """Return checks of divergences and acceptance; see ``Sampler``."""
         facts = summary["sampling"]
         return [
@@ -148,9 +149,9 @@ class TrajectoryOptions(Sampler):
                 "A trajectory that leaves its energy level marks a place that the steps are too "
                 "long for, where the posterior is not explored.",
             ),
-            Evidence(
-                check="acceptance rate",
-                found=number(facts.get("acceptance_rate"), 3),
+            Check(
+                name="acceptance rate",
+                value=number(facts.get("acceptance_rate"), 3),
                 meaning="The share of proposals that is taken; warm-up tunes the step size to it.",
             ),
         ]
@@ -250,60 +251,58 @@ class SubsampleOptions(TrajectoryOptions):
             facts["beyond_edge"] = float(stats["beyond_edge"].mean())
         return facts
 
-    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings about a short warm-up, noisy estimates, the tails and negative signs."""
-        lines = []
-        blocks = facts["n_blocks"] or 0
-        if facts["warmup"] < 5 * blocks:
-            lines.append(
-                f"warmup of {facts['warmup']} is shorter than 5 x {blocks} blocks: the first "
-                "subsample may still be felt"
-            )
-        if facts["log_lik_variance_mean"] > VARIANCE_WARNING:
-            lines.append(
-                f"mean log_lik_variance is {facts['log_lik_variance_mean']:.2f}, above "
-                f"{VARIANCE_WARNING}: use a larger --subsample-size"
-            )
-        lines += edge_warnings(facts)
-        if facts.get("negative_signs"):
-            lines.append(
-                f"{percent(facts['negative_signs'])} of the draws have a negative sign: weight "
-                "them by it, as this summary does and ArviZ does not"
-            )
-        return lines
-
-    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return receipt lines on blocks, estimated variance and mean sign; see ``Sampler``."""
-        variance = facts["log_lik_variance_mean"]
-        return {
-            "blocks": facts.get("n_blocks"),
-            "log_lik_variance": f"{variance:.4g}: variance of the log-likelihood estimated from "
-            "the subsample",
-            "mean sign": facts.get("mean_sign"),
-        }
-
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
-        """Return checks of trajectories, estimated variance, edge and signs; see ``Sampler``."""
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
+        """Return checks of warm-up, estimates, tails, signs and trajectories; see ``Sampler``."""
         facts = summary["sampling"]
+        blocks, warmup = facts.get("n_blocks"), facts.get("warmup", math.inf)
+        variance = facts.get("log_lik_variance_mean")
+        accepted, sign = facts.get("subsample_acceptance_rate"), facts.get("mean_sign")
         found = [
+            Check(
+                name="warm-up",
+                warning=f"warmup of {warmup} is shorter than 5 x {blocks} blocks: the first "
+                "subsample may still be felt"
+                if warmup < 5 * (blocks or 0)
+                else "",
+                receipt={"blocks": blocks},
+            ),
             at_most(
                 "variance of the log-likelihood estimate",
-                facts.get("log_lik_variance_mean"),
+                variance,
                 VARIANCE_WARNING,
                 "An iteration estimates the log-likelihood of all rows from a few; the sampled "
                 "density is close to the posterior where the variance of that estimate is small.",
+                warning=f"mean log_lik_variance is {variance or 0.0:.2f}, above "
+                f"{VARIANCE_WARNING}: use a larger --subsample-size",
+                receipt={
+                    "log_lik_variance": f"{variance:.4g}: variance of the log-likelihood "
+                    "estimated from the subsample"
+                }
+                if variance is not None
+                else {},
                 figure="log_lik_variance",
                 line=VARIANCE_WARNING,
-            )
+            ),
         ]
-        if facts.get("subsample_acceptance_rate") is not None:
+        if accepted is not None:
             found.append(
-                Evidence(
-                    check="acceptance rate of new subsamples",
-                    found=number(facts["subsample_acceptance_rate"], 3),
+                Check(
+                    name="acceptance rate of new subsamples",
+                    value=number(accepted, 3),
                     meaning="How often a block of the subsample is exchanged for a new one.",
                 )
             )
+        perturbation = facts.get("predicted_perturbation") or 0.0
+        size = f"{perturbation:.2g}" if perturbation < 1e3 else "more than 1,000"
+        found.append(
+            at_most(
+                "predicted error in the tails",
+                perturbation,
+                LARGEST_PERTURBATION,
+                warning=f"the sampled density is predicted to be off by {size} in the tails, "
+                f"above {LARGEST_PERTURBATION}: use a larger --subsample-size, or hmc",
+            )
+        )
         if facts.get("beyond_edge") is not None:
             found.append(
                 at_most(
@@ -312,19 +311,28 @@ class SubsampleOptions(TrajectoryOptions):
                     EDGE_WARNING,
                     "Subsampling is cut where its error would be large, at a millionth of the "
                     "posterior's mass; a chain that often comes there is in a wider posterior.",
+                    warning=f"{percent(facts['beyond_edge'])} of the iterations came beyond the "
+                    "edge of the region on which hmc-ecs samples: the posterior may be wider than "
+                    "it; use hmc",
                 )
             )
-        if facts.get("mean_sign") is not None:
+        if sign is not None:
+            negative = facts.get("negative_signs")
             found.append(
-                Evidence(
-                    check="mean sign",
-                    found=number(facts["mean_sign"], 4),
+                Check(
+                    name="mean sign",
+                    value=number(sign, 4),
                     meaning="Draws are weighted by the sign of an unbiased estimate of the "
                     "likelihood; the closer the mean sign is to 1, the more each draw is worth.",
+                    warning=f"{percent(negative)} of the draws have a negative sign: weight "
+                    "them by it, as this summary does and ArviZ does not"
+                    if negative
+                    else "",
+                    receipt={"mean sign": sign},
                     figure="sign",
                 )
             )
-        return [*found, *super().evidence(summary)]
+        return [*found, *super().checks(summary)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -488,32 +496,7 @@ class HmcEcsSigned(SubsampleOptions):
         """Units of a factor of the block-Poisson product."""
         return self.minibatch
 
-    @property
-    def least_sign(self) -> float:
-        """Smallest mean sign of a run that is not refused."""
-        from streammc.control_variates.plan.subsample_plan import LEAST_SIGN
-
-        return LEAST_SIGN
+    least_sign = LEAST_SIGN
 
 
 hmc_ecs_signed = builder(HmcEcsSigned)
-
-
-def edge_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return warnings about a perturbed target that differs from the posterior in its tails."""
-    from streammc.control_variates.plan.tails import LARGEST_PERTURBATION
-
-    lines = []
-    perturbation = facts.get("predicted_perturbation")
-    if perturbation is not None and perturbation > LARGEST_PERTURBATION:
-        size = f"{perturbation:.2g}" if perturbation < 1e3 else "more than 1,000"
-        lines.append(
-            f"the sampled density is predicted to be off by {size} in the tails, above "
-            f"{LARGEST_PERTURBATION}: use a larger --subsample-size, or hmc"
-        )
-    if facts.get("beyond_edge", 0.0) > EDGE_WARNING:
-        lines.append(
-            f"{percent(facts['beyond_edge'])} of the iterations came beyond the edge of "
-            "the region on which hmc-ecs samples: the posterior may be wider than it; use hmc"
-        )
-    return lines

@@ -12,7 +12,7 @@ from streammc.diagnostics.weights import PARETO_K, heavy_tailed
 from streammc.errors import ConfigError
 from streammc.numerics.process_limits import available_threads
 from streammc.samplers.common.options import builder, check_subsample
-from streammc.samplers.common.sampler import WEIGHTED, Evidence, Sampler
+from streammc.samplers.common.sampler import WEIGHTED, Check, Sampler
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
@@ -111,50 +111,36 @@ class Laplace(Sampler):
 
         return weight_facts(setup.arrays["log_weight"], setup.arrays["copies"])
 
-    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return a warning of weights that leave few effective draws."""
-        limit = least_ess(facts["chains"])
-        if facts["weights_ess"] >= limit:
-            return []
-        return [
-            f"the weights of {facts['proposals']} draws are worth {facts['weights_ess']:.3g} "
-            f"independent ones, below {limit}: means and quantiles are not yet sure; use more "
-            "--option proposals, hmc-ecs, or hmc"
-        ]
-
-    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return lines for the receipt of a run, words -> value."""
-        return {
-            "proposals": facts.get("proposals"),
-            "effective draws": facts.get("weights_ess"),
-            "pareto k": facts.get("pareto_k"),
-        }
-
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
         """Return checks of the weights; see ``Sampler``."""
         facts = summary["sampling"]
         if "weights_ess" not in facts:  # an unfinished run
             return []
-        k, least = facts["pareto_k"], least_ess(facts["chains"])
+        k, ess, least = facts["pareto_k"], facts["weights_ess"], least_ess(facts["chains"])
+        proposals, passed = facts["proposals"], ess >= least
+        heavy = k is not None and heavy_tailed(k, ess, proposals, facts["largest_weight"])
         return [
-            Evidence(
-                check="Pareto k of the weights",
-                found=number(k, 2),
+            Check(
+                name="effective draws by the weights",
+                value=f"{number(ess)} of {proposals:,}",
+                limit=f"at least {least}",
+                passed=passed,
+                meaning="How many independent draws of the posterior the weighted ones are worth.",
+                warning=""
+                if passed
+                else f"the weights of {proposals} draws are worth {ess:.3g} independent ones, "
+                f"below {least}: means and quantiles are not yet sure; use more --option "
+                "proposals, hmc-ecs, or hmc",
+                receipt={"proposals": proposals, "effective draws": ess},
+            ),
+            Check(
+                name="Pareto k of the weights",
+                value=number(k, 2),
                 limit=f"at most {PARETO_K:g}",
-                passed=None
-                if k is None
-                else not heavy_tailed(
-                    k, facts["weights_ess"], facts["proposals"], facts["largest_weight"]
-                ),
+                passed=None if k is None else not heavy,
                 meaning="Draws of a Gaussian approximation are weighed by the exact density; with "
                 "a heavy tail a few of them decide everything.",
-            ),
-            Evidence(
-                check="effective draws by the weights",
-                found=f"{number(facts['weights_ess'])} of {facts['proposals']:,}",
-                limit=f"at least {least}",
-                passed=facts["weights_ess"] >= least,
-                meaning="How many independent draws of the posterior the weighted ones are worth.",
+                receipt={"pareto k": k},
             ),
         ]
 

@@ -33,7 +33,7 @@ from streammc.errors import ConfigError
 from streammc.likelihood.temperature import temperature_of
 from streammc.numerics.jit import f8, inline, jit, vector
 from streammc.samplers.common.options import NONE, builder, check_number
-from streammc.samplers.common.sampler import TEMPERED, Evidence, at_most
+from streammc.samplers.common.sampler import TEMPERED, Check, at_most
 from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     COUNT,
@@ -160,6 +160,7 @@ class Mint(MetropolisOptions):
     target: ClassVar[str] = TEMPERED
     decide: ClassVar[Any] = staticmethod(decide)
     crosses_modes: ClassVar[bool] = True
+    error_label: ClassVar[str] = "estimates off normal"
     paper: ClassVar[str] = "Li, Wong 2017, Mini-batch tempered MCMC"
 
     def __post_init__(self) -> None:
@@ -247,21 +248,11 @@ class Mint(MetropolisOptions):
         found = tempered_facts(run, self, setup.cv.n_rows, setup.cv.labels)
         return {**super().facts(run, setup), "mint": found}
 
-    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return those of every acceptance test, and of noisy estimates."""
-        return [*super().warnings(facts), *noise_warnings(facts)]
-
-    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return temperature, minibatch and marginal of the draws."""
-        lines = super().text(facts)
-        error = lines.pop("error per decision")
-        return {**noise_text(facts["mint"]), **lines, "estimates off normal": error}
-
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
         """Return checks of the noise, and of the decisions; see ``Sampler``."""
         facts = summary["sampling"]
-        found = noise_evidence(facts["mint"]) if "mint" in facts else []
-        return [*found, *super().evidence(summary)]
+        noise = noise_checks(facts) if "mint" in facts else []
+        return [*noise, *super().checks(summary)]
 
 
 mint = builder(Mint, {"lambda": "exponent"})
@@ -346,44 +337,67 @@ def without_noise(
     }
 
 
-def noise_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return what a reader should know about estimates that a chain carries along."""
-    lines = []
-    name, mint = facts["sampler"], facts["mint"]
+def noise_checks(facts: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of the estimates that a chain of ``mint`` carries along."""
+    mint, still = facts["mint"], facts["mint"]["chains_that_never_moved"]
+    variance, third = mint["noise_variance"], mint["third_order"]
+    unknown, temperature = facts["decision_error_unknown"], mint["temperature"]
+    size = "not finite" if variance is None else f"{variance:.3g}"
     remedy = (
         "use control_variate=2, a smaller alpha, or a larger subsample_size with the same lambda"
     )
-    if mint["chains_that_never_moved"]:
-        lines.append(
-            f"{mint['chains_that_never_moved']} of {facts['chains']} chains of {name} never "
-            "moved in their draws, which are one point each: the estimate that one was accepted "
-            f"with is too good to be left, or steps are too long; {remedy}"
-        )
-    variance = mint["noise_variance"]
-    if variance is None or variance > NOISE_WARNING:
-        found = "not finite" if variance is None else f"{variance:.3g}"
-        lines.append(
-            f"the estimates of {name} have a mean variance n^(2 lambda - tau) var(l_i) of {found}, "
-            f"above {NOISE_WARNING:g}: the chain sticks, and its draws are far from the tempered "
-            f"posterior; {remedy}"
-        )
-    third = mint["third_order"]
-    if third is not None and third > THIRD_ORDER_WARNING:
-        lines.append(
-            f"the estimates of {name} are skewed: the logarithm of the density of the draws has "
-            f"{third:.2g} on average beyond v / 2; {remedy}"
-        )
-    if facts["decision_error_unknown"] > UNKNOWN_WARNING:
-        lines.append(
-            f"{percent(facts['decision_error_unknown'])} of the draws rest on an estimate "
-            "with one row that is most of its variance, which cannot be called normal; use "
-            "control_variate=2 or a larger subsample_size"
-        )
-    return lines
+    return [
+        Check(
+            name="temperature and minibatch",
+            receipt={
+                "tempered": f"posterior at temperature {temperature:.6g} = n^(1 - lambda): "
+                f"likelihood^(1/{temperature:.6g}) x prior",
+                "rows of an estimate": f"{mint['subsample_size']} = n^tau, tau {mint['tau']:.4g}, "
+                f"lambda {mint['lambda']:.4g} = alpha tau, alpha {mint['alpha']:.4g}",
+                "marginal of the draws": marginal_text(mint),
+            },
+        ),
+        at_most(
+            "chains that never moved",
+            still,
+            0,
+            "Such a chain is one point: its estimate was far above the true log-likelihood.",
+            warning=f"{still} of {facts['chains']} chains of {facts['sampler']} are stuck, each at "
+            "one point: they accepted an estimate far above the true log-likelihood, or steps are "
+            f"too long; {remedy}",
+        ),
+        at_most(
+            "variance of the carried estimates",
+            math.inf if variance is None else variance,
+            NOISE_WARNING,
+            "The noise v of the log-likelihood estimate multiplies the density by exp(v / 2); "
+            "a chain sticks where it is large.",
+            warning=f"the estimates of {facts['sampler']} have a mean variance "
+            f"n^(2 lambda - tau) var(l_i) of {size}, above {NOISE_WARNING:g}: the chain sticks, "
+            f"and its draws are far from the tempered posterior; {remedy}",
+            figure="log_lik_variance",
+            line=NOISE_WARNING,
+        ),
+        at_most(
+            "skewness of the carried estimates",
+            third,
+            THIRD_ORDER_WARNING,
+            warning=f"the estimates of {facts['sampler']} are skewed: the logarithm of the density "
+            f"of the draws has {third or 0.0:.2g} on average beyond v / 2; {remedy}",
+        ),
+        at_most(
+            "estimates of unknown error, share",
+            unknown,
+            UNKNOWN_WARNING,
+            warning=f"{percent(unknown)} of the draws rest on an estimate with one row that is "
+            "most of its variance, which cannot be called normal; use control_variate=2 or a "
+            "larger subsample_size",
+        ),
+    ]
 
 
-def noise_text(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return temperature, minibatch and marginal of a run of ``mint``."""
+def marginal_text(facts: Mapping[str, Any]) -> str:
+    """Return the density of the draws of ``mint`` beside the tempered posterior, as text."""
     noise = facts["noise_variance"]
     finite = "" if facts["finite_factor"] == 1.0 else " (1 - m/n)"
     text = f"tempered posterior x exp(v / 2), v = n^(2 lambda - tau) var(l_i){finite}"
@@ -399,32 +413,4 @@ def noise_text(facts: Mapping[str, Any]) -> dict[str, str]:
     elif ratios:
         worst = max(ratios, key=lambda label: abs(math.log(ratios[label])))
         text += f"; it makes a variance up to {ratios[worst]:.3g} times as large ({worst})"
-    temperature = facts["temperature"]
-    return {
-        "tempered": f"posterior at temperature {temperature:.6g} = n^(1 - lambda): "
-        f"likelihood^(1/{temperature:.6g}) x prior",
-        "rows of an estimate": f"{facts['subsample_size']} = n^tau, tau {facts['tau']:.4g}, "
-        f"lambda {facts['lambda']:.4g} = alpha tau, alpha {facts['alpha']:.4g}",
-        "marginal of the draws": text,
-    }
-
-
-def noise_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
-    """Return the checks of estimates that a chain of ``mint`` carries along."""
-    return [
-        at_most(
-            "variance of the carried estimates",
-            facts["noise_variance"],
-            NOISE_WARNING,
-            "The noise v of the log-likelihood estimate multiplies the density by exp(v / 2); "
-            "a chain sticks where it is large.",
-            figure="log_lik_variance",
-            line=NOISE_WARNING,
-        ),
-        at_most(
-            "chains that never moved",
-            facts["chains_that_never_moved"],
-            0,
-            "Such a chain is one point: its estimate was far above the true log-likelihood.",
-        ),
-    ]
+    return text

@@ -40,7 +40,7 @@ from streammc.samplers.common.preparation import control_variates, planned_or_fe
 from streammc.samplers.common.sampler import (
     APPROXIMATE,
     NAMED,
-    Evidence,
+    Check,
     RunRequest,
     Sampler,
     Setup,
@@ -130,6 +130,8 @@ class MetropolisOptions(Sampler):
     statistics: ClassVar[tuple[str, ...]] = recorded(
         METROPOLIS_STATISTICS, "diverging", "subsample_accepted"
     )
+    error_label: ClassVar[str] = "error per decision"
+    """Label of the error of a decision on the receipt."""
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
     probabilities: ClassVar[str] = UNIFORM
@@ -232,68 +234,55 @@ class MetropolisOptions(Sampler):
             "forced": float(stats["forced"].mean()),
         }
 
-    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return what a reader should know about the decisions of an acceptance test."""
-        lines = temperature_warnings(facts)
-        error = facts["decision_error_mean"]
-        if error is not None and error > DECISION_WARNING:
-            lines.append(
-                f"{facts['sampler']} estimates that a decision is off by {error:.2g} in "
-                f"probability on average, above {DECISION_WARNING}: use more rows a decision, "
-                "or hmc-ecs"
-            )
-        if facts["decision_error_unknown"]:
-            lines.append(
-                f"{facts['sampler']} could not tell the error of "
-                f"{percent(facts['decision_error_unknown'])} of its decisions: their terms are "
-                "too few or too heavy-tailed; use more rows a decision, or hmc-ecs"
-            )
-        if facts["forced"] > FORCED_WARNING:
-            lines.append(
-                f"{percent(facts['forced'])} of the decisions looked at all rows, or were "
-                "skipped: use control variates, shorter steps or a higher temperature"
-            )
-        return lines
-
-    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return rows and error of a decision, and how many were forced."""
-        return {
-            "rows per decision": facts["test_rows_mean"],
-            "error per decision": facts["decision_error_mean"],
-            "forced decisions": facts["forced"],
-        }
-
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
-        """Return checks of the decisions; see ``Sampler``."""
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
+        """Return checks of the temperature and of the decisions; see ``Sampler``."""
         facts = summary["sampling"]
         if "test_rows_mean" not in facts:  # an unfinished run
             return []
+        error, unknown = facts["decision_error_mean"], facts["decision_error_unknown"]
+        forced, name = facts["forced"], facts["sampler"]
         return [
-            at_most(
-                "error of a decision, as a probability",
-                facts["decision_error_mean"],
-                DECISION_WARNING,
-                "A decision that looks at some of the rows may differ from that of all rows; this "
-                "is the mean of its estimated error.",
-                figure="decision_error",
-                line=DECISION_WARNING,
-            ),
-            Evidence(
-                check="rows of a decision",
-                found=f"{number(facts['test_rows_mean'])} on average, "
+            *(Check(name="temperature", warning=line) for line in temperature_warnings(facts)),
+            Check(
+                name="rows of a decision",
+                value=f"{number(facts['test_rows_mean'])} on average, "
                 f"{facts['test_rows_largest']:,} at most",
                 meaning="How many rows an accepted or rejected proposal rests on.",
+                receipt={"rows per decision": facts["test_rows_mean"]},
                 figure="test_rows",
             ),
             at_most(
+                "error of a decision, as a probability",
+                error,
+                DECISION_WARNING,
+                "A decision that looks at some of the rows may differ from that of all rows; this "
+                "is the mean of its estimated error.",
+                warning=f"{name} estimates that a decision is off by {error or 0.0:.2g} in "
+                f"probability on average, above {DECISION_WARNING}: use more rows a decision, "
+                "or hmc-ecs",
+                receipt={self.error_label: error},
+                figure="decision_error",
+                line=DECISION_WARNING,
+            ),
+            at_most(
+                "decisions of unknown error, share",
+                unknown,
+                0.0,
+                warning=f"{name} could not tell the error of {percent(unknown)} of its decisions: "
+                "their terms are too few or too heavy-tailed; use more rows a decision, or hmc-ecs",
+            ),
+            at_most(
                 "forced decisions, share",
-                facts["forced"],
+                forced,
                 FORCED_WARNING,
                 "Decisions that looked at all rows, or were skipped.",
+                warning=f"{percent(forced)} of the decisions looked at all rows, or were "
+                "skipped: use control variates, shorter steps or a higher temperature",
+                receipt={"forced decisions": forced},
             ),
-            Evidence(
-                check="acceptance rate",
-                found=number(facts.get("acceptance_rate"), 3),
+            Check(
+                name="acceptance rate",
+                value=number(facts.get("acceptance_rate"), 3),
                 meaning="The share of proposals that is taken.",
             ),
         ]

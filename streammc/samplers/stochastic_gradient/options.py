@@ -18,7 +18,7 @@ from streammc.samplers.common.options import (
     check_probabilities,
     check_subsample,
 )
-from streammc.samplers.common.sampler import BIASED, Evidence, Sampler, at_most
+from streammc.samplers.common.sampler import BIASED, Check, Sampler, at_most
 from streammc.samplers.common.statistics import (
     NOISE_STATISTICS,
     OF_ACCEPTANCE,
@@ -130,58 +130,47 @@ class StochasticGradient(Sampler):
             "noise_clipped": None if clipped is None else float(clipped.mean()),
         }
 
-    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings about bias, weights of draws and clipped noise estimates."""
-        lines = []
-        bias = facts["predicted_variance_bias"]
-        if bias is None or bias > BIAS_WARNING:
-            size = "without bound" if bias is None else f"by {percent(bias)}"
-            lines.append(
-                f"{facts['sampler']} is biased: at this step size the variances are predicted to "
-                f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
-            )
-        if facts["decay"]:
-            lines.append(
-                "the steps decrease, and a draw counts as much as its step is long: weight the "
-                "draws by step_size, which these means do not"
-            )
-        if facts["noise_clipped"]:
-            lines.append(
-                f"the noise estimate exceeded the friction in {100.0 * facts['noise_clipped']:.2g} "
-                "% of the steps and was cut there: use more friction or a smaller --step-size"
-            )
-        return lines
-
-    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return receipt lines on the variance of the estimate and on the predicted bias."""
-        return {
-            "log_lik_variance": facts.get("log_lik_variance_mean"),
-            "predicted variance bias": facts.get("predicted_variance_bias"),
-        }
-
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
-        """Return checks of the bias; see ``Sampler``."""
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
+        """Return checks of bias, weights of the draws and noise; see ``Sampler``."""
         facts = summary["sampling"]
         if "predicted_variance_bias" not in facts:  # an unfinished run
             return []
-        bias = facts["predicted_variance_bias"]
+        bias, clipped = facts["predicted_variance_bias"], facts.get("noise_clipped")
+        size = "without bound" if bias is None else f"by {percent(bias)}"
         found = [
+            Check(
+                name="variance of the log-likelihood estimate",
+                receipt={"log_lik_variance": facts.get("log_lik_variance_mean")},
+            ),
             at_most(
                 "predicted bias of the variances, share",
                 math.inf if bias is None else bias,  # without bound
                 BIAS_WARNING,
                 "No step is rejected, so the draws are wider than the posterior; this is by how "
                 "much at the step size of the run.",
+                warning=f"{facts['sampler']} is biased: at this step size the variances are "
+                f"predicted to be off {size}; use a smaller --step-size, a larger "
+                "--subsample-size, or hmc-ecs",
+                receipt={"predicted variance bias": bias},
                 figure="log_lik_variance",
-            )
+            ),
+            Check(
+                name="weights of the draws",
+                warning="the steps decrease, and a draw counts as much as its step is long: weight "
+                "the draws by step_size, which these means do not"
+                if facts["decay"]
+                else "",
+            ),
         ]
-        if facts.get("noise_clipped") is not None:
+        if clipped is not None:
             found.append(
                 at_most(
                     "steps with a clipped noise estimate, share",
-                    facts["noise_clipped"],
+                    clipped,
                     0.0,
                     "The friction cannot take up more noise than itself.",
+                    warning=f"the noise estimate exceeded the friction in {100.0 * clipped:.2g} % "
+                    "of the steps and was cut there: use more friction or a smaller --step-size",
                     figure="noise_clipped",
                 )
             )

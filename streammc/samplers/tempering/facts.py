@@ -1,4 +1,4 @@
-"""Warnings and evidence of runs with a ladder: swaps, restarts, excursions."""
+"""Warnings and checks of runs with a ladder: swaps, restarts, excursions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.text import number
-from streammc.samplers.common.sampler import LEVELS, Evidence
+from streammc.samplers.common.sampler import LEVELS, Check
 
 FEWEST: Final = 10
 """Restarts of a chain, below which the shares of modes are hardly known."""
@@ -52,16 +52,16 @@ LEAST_SWAPS: Final = 0.1
 """A pair that exchanges less often holds up the whole ladder."""
 
 
-def ladder_evidence(summary: Mapping[str, Any]) -> list[Evidence]:
+def ladder_checks(summary: Mapping[str, Any]) -> list[Check]:
     """Return the checks of a ladder from ``summary["tempering"]``; none for a single level."""
     found, ladder = [], summary.get("tempering") or {}
     levels = ladder.get("levels", {})
     rates = [rate for rate in levels.get("swap_rate", ()) if rate is not None]
     if rates:
         found.append(
-            Evidence(
-                check="smallest swap rate between levels",
-                found=number(min(rates), 3),
+            Check(
+                name="smallest swap rate between levels",
+                value=number(min(rates), 3),
                 limit=f"at least {LEAST_SWAPS:g}",
                 passed=min(rates) >= LEAST_SWAPS,
                 meaning="States move between the posterior and flatter densities by swaps of "
@@ -71,9 +71,9 @@ def ladder_evidence(summary: Mapping[str, Any]) -> list[Evidence]:
         )
     if "transition_acceptance" in ladder:
         found.append(
-            Evidence(
-                check="accepted tempered transitions, share",
-                found=number(ladder["transition_acceptance"], 3),
+            Check(
+                name="accepted tempered transitions, share",
+                value=number(ladder["transition_acceptance"], 3),
                 meaning="An accepted excursion up the ladder and down again can cross to "
                 "another mode.",
                 figure=LEVELS,
@@ -83,9 +83,9 @@ def ladder_evidence(summary: Mapping[str, Any]) -> list[Evidence]:
         # The rule is for every chain; the summary has the sum of all.
         too_few = ladder["restarts"] < FEWEST * summary["sampling"].get("chains", 1)
         found.append(
-            Evidence(
-                check="restarts from the prior",
-                found=f"{ladder['restarts']:,}",
+            Check(
+                name="restarts from the prior",
+                value=f"{ladder['restarts']:,}",
                 limit=f"at least {FEWEST} a chain",
                 passed=False if too_few else None,
                 meaning="How many independent draws of the prior came down to the posterior; "
@@ -94,9 +94,9 @@ def ladder_evidence(summary: Mapping[str, Any]) -> list[Evidence]:
         )
     if "round_trips" in ladder:
         found.append(
-            Evidence(
-                check="round trips",
-                found=f"{ladder['round_trips']:,}",
+            Check(
+                name="round trips",
+                value=f"{ladder['round_trips']:,}",
                 limit="at least 1",
                 passed=ladder["round_trips"] >= 1,
                 meaning="How often a state went from the posterior to the last level and back.",

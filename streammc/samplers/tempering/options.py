@@ -23,7 +23,7 @@ from streammc.samplers.common.statistics import OF_ESTIMATES, TEMPERED_STATISTIC
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
-    from streammc.samplers.common.sampler import Evidence, RunRequest, Setup
+    from streammc.samplers.common.sampler import Check, RunRequest, Setup
 
 
 HMC: Final = "hmc"
@@ -171,11 +171,11 @@ class TemperedOptions(Sampler):
 
         return tempering(request.dataset, request.model, setup.cv, self)
 
-    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
         """Return checks of swaps, excursions and restarts; see ``Sampler``."""
-        from streammc.samplers.tempering.facts import ladder_evidence
+        from streammc.samplers.tempering.facts import ladder_checks
 
-        return ladder_evidence(summary)
+        return ladder_checks(summary)
 
 
 EVEN_ODD: Final = "even-odd"

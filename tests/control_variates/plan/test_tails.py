@@ -11,11 +11,11 @@ from passes import outliers
 from scipy import stats
 
 from streammc.control_variates import compute
+from streammc.control_variates.plan import LARGEST_PERTURBATION
 from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import evaluate, remainders
 from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan
 from streammc.control_variates.plan.tails import (
-    LARGEST_PERTURBATION,
     _log_perturbation,
     profile,
     region,

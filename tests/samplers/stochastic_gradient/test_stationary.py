@@ -226,6 +226,7 @@ def test_steps_do_not_decay_unless_asked_to():
 @pytest.mark.parametrize(("bias", "kept"), [(0.0, True), (None, False), (10.0, False)])
 def test_a_bias_without_bound_fails_its_check(bias, kept):
     facts = {"predicted_variance_bias": bias, "noise_clipped": None}  # None: without bound
-    (found,) = sgld().evidence({"sampling": facts})
-    assert kept == found.passed
-    assert [] == sgld().evidence({"sampling": {}})
+    facts |= {"sampler": "sgld", "decay": 0.0}
+    (found,) = (check for check in sgld().checks({"sampling": facts}) if check.meaning)
+    assert kept == found.passed == (not found.warning)
+    assert [] == sgld().checks({"sampling": {}})
