@@ -86,6 +86,9 @@ class TrajectoryOptions(Sampler):
     target_acceptance
         Mean acceptance probability, in (0, 1), to which warm-up tunes the step size. A given
         ``step_size`` is not tuned.
+    spread
+        Spread of the first positions of the chains around theta_star, in posterior standard
+        deviations (of the Laplace approximation), above 0. ``None``: 2 for ``hmc``, else 1.
     """
 
     trajectory: Literal["jittered", "nuts"] = JITTERED
@@ -94,6 +97,7 @@ class TrajectoryOptions(Sampler):
     trajectory_length: float | None = None
     jitter: float | None = None
     target_acceptance: float = DEFAULT_ACCEPTANCE
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
@@ -114,7 +118,7 @@ class TrajectoryOptions(Sampler):
                     f"{option} must be left out with trajectory='nuts', which ends a trajectory "
                     f"where it turns back; found {value!r}: leave it out"
                 )
-        for option in ("step_size", "trajectory_length"):
+        for option in ("step_size", "trajectory_length", "spread"):
             value = getattr(self, option)
             if value is not None and not (is_number(value) and value > 0):
                 raise ConfigError(

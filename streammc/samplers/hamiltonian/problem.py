@@ -176,7 +176,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         constrain=model.constrain,
         nuts=sampler.trajectory == "nuts",
         leapfrog=sampler.integrator == "leapfrog",
-        spread=DISPERSED,
+        spread=sampler.spread or DISPERSED,
         modes=cv.other_modes(),
     )
 
@@ -247,6 +247,7 @@ def subsampled(
         constrain=model.constrain,
         nuts=sampler.trajectory == "nuts",
         leapfrog=sampler.integrator == "leapfrog",
+        spread=sampler.spread or 1.0,
     )
 
 

@@ -198,6 +198,7 @@ def test_one_step_follows_a_gaussian_posterior_and_the_leapfrog_needs_more(leapf
         {"trajectory": "long"},
         {"integrator": "euler"},
         {"trajectory": "nuts", "trajectory_length": 1.0},
+        {"spread": 0.0},
         {"trajectory": "nuts", "jitter": 0.1},
     ],
 )
