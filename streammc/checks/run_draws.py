@@ -59,8 +59,8 @@ def run_draws(
     found = load_draws(run, model, wanted, trained_on)
     if found.weights is not None:
         raise RefusedError(
-            "expected draws that count the same, found a run with signs: a check of its model "
-            "needs equal weights; sample with hmc-ecs or hmc"
+            "expected draws of equal weight, found a run whose draws have signs: a check of its "
+            "model takes unweighted draws; sample with hmc-ecs or hmc"
         )
     return RunDraws(found.theta, thin(run.chains, run.committed_draws, wanted), found.design)
 

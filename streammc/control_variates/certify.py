@@ -256,14 +256,14 @@ def _prior_warnings(
     columns = level_columns(request.dataset, model)
     likelihood = counted(in_memory(model, subset, scale, columns), request.phases)
     table = request.table
-    own = np.zeros(len(labels), np.bool_)
+    effects = np.zeros(len(labels), np.bool_)
     for block in model.factors:
-        own[block.columns] = True
-    if own.any():
-        likelihood = with_effects(likelihood, table, own)
-        found_there = expansion
-        expansion = with_effects(lambda theta: found_there, table, own)(at.theta)
-        table = np.where(own[:, None], 0.0, table)
+        effects[block.columns] = True
+    if effects.any():  # their density given their scale counts as likelihood
+        likelihood = with_effects(likelihood, table, effects)
+        of_rows = expansion
+        expansion = with_effects(lambda theta: of_rows, table, effects)(at.theta)
+        table = np.where(effects[:, None], 0.0, table)
     with single_threaded():
         weak = weak_directions(
             expansion,
@@ -274,9 +274,9 @@ def _prior_warnings(
             [subset] if extreme is None else [subset, extreme],
             model.n_linear * (model.separable and not centre.integrated),
         )
-        influence: tuple[list[str], list[str]] = [], []
+        influence, notes = list[str](), list[str]()
         if not unseen:
-            influence = prior_influence(
+            influence, notes = prior_influence(
                 model,
                 at,
                 table,
@@ -286,15 +286,19 @@ def _prior_warnings(
                 bool(weak),
             )
         # With a scale parameter, a conflict with the prior can look like separation: test it first.
-        if weak and not model.n_scalar:
-            return weak + influence[0], influence[1]
-        subset_mode = centre.modes[0].point if centre.modes else None
-        subset_mode = at if extreme is None else subset_mode
-        subset_mode = None if unseen else subset_mode
-        total = float(subset.weight.sum()) * scale
-        start = at.theta if model.log_concave else model.start(subset)
-        conflict = prior_conflict(model, at, subset_mode, start, table, likelihood, labels, total)
-        return (conflict or weak) + influence[0], influence[1]
+        if not weak or model.n_scalar:
+            subset_mode = at if extreme is None else None
+            if extreme is not None and centre.modes:
+                subset_mode = centre.modes[0].point
+            if unseen:
+                subset_mode = None
+            total = float(subset.weight.sum()) * scale
+            start = at.theta if model.log_concave else model.start(subset)
+            conflict = prior_conflict(
+                model, at, subset_mode, start, table, likelihood, labels, total
+            )
+            weak = conflict or weak
+        return weak + influence, notes
 
 
 def _units(request: PassRequest) -> Vector:

@@ -311,8 +311,8 @@ def require_equal_draws(kept: Draws) -> None:
     """Refuse draws with signs."""
     if kept.weights is not None:
         raise RefusedError(
-            "expected draws that count the same, found a run with signs: effects have no signed "
-            "quantiles; sample with hmc-ecs or hmc"
+            "expected draws of equal weight, found a run whose draws have signs: effects have no "
+            "signed quantiles; sample with hmc-ecs or hmc"
         )
 
 

@@ -142,7 +142,7 @@ def _more(document: Mapping[str, Any]) -> list[Table]:
 
 
 def figures(request: ReportRequest) -> list[SvgFigure]:
-    """Return the figures of intervals: on the table's scale, and per sd where that differs."""
+    """Return the figures of intervals: in units of the columns, and of their sd if standardized."""
     own = request.document["parameters"]
     original = request.document.get("parameters_original")
     if original is None or original == own:

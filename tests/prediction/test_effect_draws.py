@@ -192,7 +192,7 @@ def test_what_has_no_draws_is_refused(tmp_path):
     with pytest.raises(RefusedError, match="temperature 1, found 4"):
         streammc.effect_draws(hot, data, ["shop 1"])
     signed = make_run(tmp_path / "s", models.logistic(), data, theta, sign=np.ones((2, 10)))
-    with pytest.raises(RefusedError, match="found a run with signs"):
+    with pytest.raises(RefusedError, match="found a run whose draws have signs"):
         streammc.effect_draws(signed, data, ["shop 1"])
     wild = from_arrays(
         np.c_[np.ones(4), [0, 0, 1, 0]], np.ones(4), groups=[0, 0, 1, 1],

@@ -249,7 +249,7 @@ def test_runs_and_stores_without_such_effects_are_refused(tmp_path):
         streammc.effects(run, plain)
     ones = np.ones((2, 10))
     signed = make_run(tmp_path / "s", models.logistic(), data, theta, sign=ones)
-    with pytest.raises(RefusedError, match="found a run with signs"):
+    with pytest.raises(RefusedError, match="found a run whose draws have signs"):
         streammc.effects(signed, data)
     hot = make_run(tmp_path / "h", models.logistic(), data, theta, temperature=4.0)
     with pytest.raises(RefusedError, match="temperature 1, found 4"):
