@@ -16,6 +16,13 @@ endif
 # machine.
 PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile --no-loadscope-reorder
 
+# Files of tests are many and small. On a disk they cost fsync and unlink, 4.7 and 1.0 ms each, in memory
+# 0.02 ms: half of the time of a test.
+IN_MEMORY := $(shell test "$$(awk '/^MemAvailable/ {print $$2}' /proc/meminfo 2>/dev/null || echo 0)" -gt 8000000 && \
+	test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 8000000 && echo yes)
+PYTEST := $(if $(IN_MEMORY),TMPDIR=/dev/shm) $(BIN)/python -m pytest \
+	$(if $(IN_MEMORY),-o tmp_path_retention_policy=failed -o tmp_path_retention_count=1)
+
 # Rewriting the assertions of all test files takes 13 CPU seconds in every process that does not find them.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -46,7 +53,7 @@ kernels: $(VENV)/.installed-test
 
 test: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
+	$(PYTEST) -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
 
 # All tests in two parts: those traced for coverage, and all others. Tracing takes a multiple of the
 # time, so it is for a few folders; pyproject.toml names the packages they are of.
@@ -60,26 +67,26 @@ UNTRACED := -W "ignore:Exception ignored in thread started by:pytest.PytestUnrai
 
 test-covered: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered \
+	$(PYTEST) $(PARALLEL) --cov --cov-report=term:skip-covered \
 		--cov-fail-under=$(LEAST_COVERAGE) $(UNTRACED) $(COVERED)
 
 test-others: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest $(PARALLEL) $(COVERED:%=--ignore=%) $(PYTEST_OPTIONS)
+	$(PYTEST) $(PARALLEL) $(COVERED:%=--ignore=%) $(PYTEST_OPTIONS)
 
 test-slow: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest -m slow $(PARALLEL) $(PYTEST_OPTIONS)
+	$(PYTEST) -m slow $(PARALLEL) $(PYTEST_OPTIONS)
 
 test-all: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS)
+	$(PYTEST) $(PARALLEL) $(PYTEST_OPTIONS)
 
 # Tests that draw, as on another machine: an older processor, one core, no public data sets.
 # Rounding differs there, and with it every draw.
 test-odd: $(VENV)/.installed-test
 	NUMBA_CPU_NAME=generic OPENBLAS_CORETYPE=Haswell STREAMMC_TEST_DATA=absent $(ONE_CORE) \
-		$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS) $(DRAWING)
+		env $(PYTEST) -m "not slow" $(PYTEST_OPTIONS) $(DRAWING)
 
 # The lowest versions that pyproject.toml allows, in an environment of their own: README's commands, and
 # tests of what reads tables, stores and options. Needs network.

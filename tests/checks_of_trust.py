@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import os
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +93,7 @@ def rounds(quick: int, full: int) -> int:
     return full if os.environ.get("STREAMMC_TRUST") == "full" else quick
 
 
+@cache
 def marked() -> dict[int, list[str]]:
     """Return the tests by the number of their check, as ``path::name``."""
     found = defaultdict(list)

@@ -2,8 +2,9 @@
 
 ``python tests/planted_bug.py FILE RIGHT WRONG [pytest arguments]`` imports FILE with RIGHT replaced
 by WRONG. Compiled code is known by a digest of the sources that it depends on: the digest is that
-of the changed source, so that no changed code is ever taken for that of the package. With FILE
-``-`` nothing is changed.
+of the changed source, so that no changed code is ever taken for that of the package. After
+``--interpreted`` the change is neither in compiled code nor in a constant of it, and the compiled
+code of the package is used. With FILE ``-`` nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import CodeType
 
 
-def plant(file: Path, right: str, wrong: str) -> None:
+def plant(file: Path, right: str, wrong: str, *, interpreted: bool = False) -> None:
     """Change what is imported from ``file``, and the digest of its source."""
     text = file.read_text(encoding="utf-8")
     if text.count(right) != 1:
@@ -31,6 +32,8 @@ def plant(file: Path, right: str, wrong: str) -> None:
         return code
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    if interpreted:
+        return
     from streammc.numerics import dispatchers
 
     read = dispatchers._read
@@ -45,10 +48,12 @@ def plant(file: Path, right: str, wrong: str) -> None:
 
 
 if __name__ == "__main__":
-    where, old, new, *arguments = sys.argv[1:]
+    words = sys.argv[1:]
+    interpreted = words[:1] == ["--interpreted"]
+    where, old, new, *arguments = words[interpreted:]
     sys.path[0] = str(Path.cwd())
     if where != "-":
-        plant(Path(where).resolve(), old, new)
+        plant(Path(where).resolve(), old, new, interpreted=interpreted)
     import pytest
 
     sys.exit(pytest.main(arguments))

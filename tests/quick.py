@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -18,11 +18,7 @@ def quick(values: Iterable[Any], *names: Any) -> list[Any]:
     ]
 
 
-def quick_pairs(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
-    """Return every pair; those of one diagonal are quick, so that each value is in one of them."""
-    columns = list(right)
-    return [
-        pytest.param(a, b, marks=() if (i - j) % len(columns) == 0 else pytest.mark.slow)
-        for i, a in enumerate(left)
-        for j, b in enumerate(columns)
-    ]
+def diagonal(left: Sequence[Any], right: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return pairs with every value of both."""
+    count = max(len(left), len(right))
+    return [(left[i % len(left)], right[i % len(right)]) for i in range(count)]

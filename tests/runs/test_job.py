@@ -5,7 +5,7 @@ import threading
 import arviz_stats
 import numpy as np
 import pytest
-from quick import quick_pairs
+from quick import diagonal
 
 from streammc import models, registry
 from streammc.errors import BusyError, ConfigError, IdentityError, RefusedError
@@ -64,7 +64,7 @@ def contents(path):
     }
 
 
-@pytest.mark.parametrize(("sampler", "model"), quick_pairs(sorted(registry.SAMPLERS), REGRESSIONS))
+@pytest.mark.parametrize(("sampler", "model"), diagonal(sorted(registry.SAMPLERS), REGRESSIONS))
 def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
     built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     report = start(datasets, tmp_path / "run", model, sampler=built)

@@ -34,6 +34,8 @@ class Bug:
     test: str
     case: str = ""
     """Parameters of the test, as pytest writes them."""
+    compiled: bool = True
+    """Whether the place is in compiled code, which is then compiled again."""
 
 
 INVARIANT = "trust/test_invariant_targets.py"
@@ -55,6 +57,7 @@ BUGS = {
         "        location=-log_rate,\n        scale=1.0 / rate,\n        shape=shape - 1.0,",
         CLOSED_FORM,
         "gamma_poisson",
+        compiled=False,
     ),
     "prior dropped": Bug(
         f"{HAMILTONIAN}/problem.py",
@@ -64,6 +67,7 @@ BUGS = {
         "        model.n_linear,\n        _NOT_EXPANDED,",
         CLOSED_FORM,
         "gamma_poisson",
+        compiled=False,
     ),
     "likelihood^1.02": Bug(
         f"{HAMILTONIAN}/kernel.py",
@@ -71,6 +75,7 @@ BUGS = {
         "        self.problem = problem\n        problem.certain.weight[:] *= 1.02\n",
         EVERY_SAMPLER,
         "hmc",
+        compiled=False,
     ),
     "no Hastings term": Bug(
         "streammc/samplers/metropolis/loop.py",
@@ -94,6 +99,7 @@ BUGS = {
         '        out: dict[str, NDArray[Any]] = {"theta": theta}\n',
         EVERY_SAMPLER,
         "mh",
+        compiled=False,
     ),
     "adaptation never frozen": Bug(
         f"{HAMILTONIAN}/kernel.py",
@@ -101,6 +107,7 @@ BUGS = {
         "adapt = 2 if problem.step_size is None else 1",
         f"{INVARIANT}::test_what_warmup_tunes_is_frozen_after_it",
         "hmc",
+        compiled=False,
     ),
     "last partial chunk dropped": Bug(
         "stores/rows/row_blocks.py",
@@ -108,6 +115,7 @@ BUGS = {
         "                if m < self.chunk_rows:\n                    continue\n"
         "                y = response[:m]\n",
         EVERY_ROW,
+        compiled=False,
     ),
     "chunk counted twice": Bug(
         "stores/reduction.py",
@@ -115,12 +123,14 @@ BUGS = {
         "    pieces = block.pieces()\n    if block.index == 1:\n"
         "        pieces = iter([*pieces, *block.pieces()])\n",
         EVERY_ROW,
+        compiled=False,
     ),
     "chains share a seed": Bug(
         "streammc/rng.py",
         "spawn_key=(chain, int(role), *part)",
         "spawn_key=(0, int(role), *part)",
         "trust/test_streams.py::test_streams_of_chains_and_roles_share_no_number",
+        compiled=False,
     ),
     "sign ignored": Bug(
         "streammc/diagnostics/summary.py",
@@ -128,6 +138,7 @@ BUGS = {
         "    sign = np.abs(sign)\n    mean_sign = float(sign.mean())\n",
         "samplers/hamiltonian/test_signed.py::test_summary_of_the_draws_covers_the_posterior",
         "fixed bound",
+        compiled=False,
     ),
 }
 
@@ -147,7 +158,9 @@ def failures(cache: Path, bug: Bug | None, *tests: str) -> list[str]:
     """Run tests with a bug or without; return those that failed."""
     env = os.environ | {"STREAMMC_CACHE_DIR": str(cache)}
     env.pop("STREAMMC_TRUST", None)
-    planted = (bug.file, bug.right, bug.wrong) if bug else ("-", "", "")
+    planted = [bug.file, bug.right, bug.wrong] if bug else ["-", "", ""]
+    if bug and not bug.compiled:
+        planted.insert(0, "--interpreted")
     options = ("-q", "-rfE", "-p", "no:cacheprovider")
     done = subprocess.run(
         [

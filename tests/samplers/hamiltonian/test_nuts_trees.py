@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 from problems import Small
 
 from streammc.likelihood.blocks import BLOCK_TYPE, allocate_block
 from streammc.likelihood.target import BASE_TYPE, DENSITY, allocate_point, allocate_work, evaluate
-from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, jit
+from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, jit
 from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers.common import tuning
@@ -28,7 +27,6 @@ FREQUENCY = 0.7
 MODEL = (LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE)
 
 
-@jit(f8(*MODEL))
 def start(link, sums, base, certain, buffers):
     evaluate(link, sums, base, certain, buffers.sub, buffers.point, buffers.work)
     return -buffers.point.scalars[DENSITY]
@@ -38,11 +36,6 @@ def start(link, sums, base, certain, buffers):
 def one_step(link, sums, base, certain, buffers, step):
     trial = buffers.trial
     return move(link, sums, base, certain, buffers.sub, trial, buffers.work, step, FREQUENCY)
-
-
-@jit(types.UniTuple(f8, 4)(*MODEL, f8, f8, GENERATOR_TYPE))
-def one_trajectory(link, sums, base, certain, buffers, energy, step, rng):
-    return nuts(link, sums, base, certain, buffers, energy, step, FREQUENCY, rng)
 
 
 def allocated(small: Small) -> Buffers:
@@ -118,7 +111,7 @@ def test_trajectories_are_those_of_a_sampler_that_keeps_every_momentum() -> None
         expected, made = plain(small, buffers, energy, step, np.random.default_rng(seed))
         buffers.point.z[:], buffers.work.momentum[:] = before, momentum
         energy = start(*model, buffers) + 0.5 * momentum @ momentum
-        found = one_trajectory(*model, buffers, energy, step, np.random.default_rng(seed))
+        found = nuts(*model, buffers, energy, step, FREQUENCY, np.random.default_rng(seed))
         assert (made, 0.0) == (found[1], found[3])
         assert np.allclose(expected, buffers.point.z, rtol=1e-12, atol=1e-12)
         steps.append(made)

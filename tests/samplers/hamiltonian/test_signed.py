@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from checks_of_trust import rounds
 from problems import Small, batch_z, kernel_problem
 
 from streammc.diagnostics.summary import signed_statistics
@@ -16,7 +17,7 @@ from streammc.samplers.hamiltonian.transition import (
     propose_factors,
 )
 
-DRAWS = 400_000
+DRAWS = rounds(100_000, 400_000)
 GRID = np.linspace(-8.0, 8.0, 4001)
 
 

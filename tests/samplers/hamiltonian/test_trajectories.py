@@ -7,23 +7,37 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
+from numba import types
+from pointers import pointer
 from problems import Small, batch_z, kernel_problem
 
 from streammc.errors import ConfigError
-from streammc.likelihood.blocks import allocate_block
-from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
-from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.likelihood.blocks import BLOCK_TYPE, allocate_block
+from streammc.likelihood.target import BASE_TYPE, DENSITY, allocate_point, allocate_work, evaluate
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    LINK_SIGNATURE,
+    LINK_TYPE,
+    SUMS_TYPE,
+    jit,
+    matrix,
+)
 from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common import tuning
+from streammc.samplers.hamiltonian import transition
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.samplers.hamiltonian.transition import Buffers, allocate_proposal, allocate_tree
+from streammc.samplers.hamiltonian.transition import (
+    BUFFERS_TYPE,
+    Buffers,
+    allocate_proposal,
+    allocate_tree,
+)
 
-DRAWS = 400_000
+DRAWS = 100_000
 KINDS = {
     "jittered": {},
     "jittered, leapfrog": {"leapfrog": True},
@@ -69,24 +83,26 @@ def test_draws_match_quadrature(kind):
     assert np.abs(z_scores(theta, exact(small))).max() < 4.5
 
 
-def trajectories_of(sampler):
-    @numba.njit
-    def trajectories(link, sums, base, certain, buffers, rng, out):
-        point, work = buffers.point, buffers.work
-        evaluate(link, sums, base, certain, buffers.sub, point, work)
-        for t in range(out.shape[0]):
-            kinetic = 0.0
-            for j in range(point.z.shape[0]):
-                work.momentum[j] = rng.standard_normal()
-                kinetic += 0.5 * work.momentum[j] ** 2
-            start = kinetic - point.scalars[DENSITY]
-            sampler(link, sums, base, certain, buffers, start, 1.2, 0.7, rng)
-            for i in range(out.shape[1]):
-                out[t, i] = base.theta_star[i]
-                for j in range(i + 1):
-                    out[t, i] += base.factor[i, j] * point.z[j]
-
-    return trajectories
+@jit(
+    types.void(
+        pointer(transition.nuts), pointer(evaluate), LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE,
+        BUFFERS_TYPE, GENERATOR_TYPE, matrix,
+    )
+)  # fmt: skip
+def trajectories(nuts, evaluate, link, sums, base, certain, buffers, rng, out):
+    point, work = buffers.point, buffers.work
+    evaluate(link, sums, base, certain, buffers.sub, point, work)
+    for t in range(out.shape[0]):
+        kinetic = 0.0
+        for j in range(point.z.shape[0]):
+            work.momentum[j] = rng.standard_normal()
+            kinetic += 0.5 * work.momentum[j] ** 2
+        start = kinetic - point.scalars[DENSITY]
+        nuts(link, sums, base, certain, buffers, start, 1.2, 0.7, rng)
+        for i in range(out.shape[1]):
+            out[t, i] = base.theta_star[i]
+            for j in range(i + 1):
+                out[t, i] += base.factor[i, j] * point.z[j]
 
 
 def nuts_draws(module, small):
@@ -103,9 +119,8 @@ def nuts_draws(module, small):
         tuning=tuning.start(1.2),
     )
     out, rng = np.empty((DRAWS, 2)), np.random.default_rng(8)
-    trajectories_of(module.nuts)(
-        small.model.link, taylor, small.base, small.certain, buffers, rng, out
-    )
+    model = small.model.link, taylor, small.base, small.certain
+    trajectories(module.nuts, evaluate, *model, buffers, rng, out)
     return out
 
 

@@ -8,24 +8,36 @@ partner is a likelihood to the power 1.1.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
+from numba import types
+from pointers import pointer
 from quick import quick
 
 from streammc.likelihood.blocks import allocate_block, allocate_rows
 from streammc.likelihood.target import Base, allocate_point, allocate_work
 from streammc.models import logistic
-from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    LINK_SIGNATURE,
+    LINK_TYPE,
+    SUMS_TYPE,
+    jit,
+    matrix,
+)
 from streammc.numerics.summation import taylor
 from streammc.priors import normal
 from streammc.samplers.common.proposals import LANGEVIN, RANDOM_WALK, SGHMC
 from streammc.samplers.common.statistics import METROPOLIS_STATISTICS
-from streammc.samplers.metropolis.acceptance import BARKER, METROPOLIS
+from streammc.samplers.metropolis.acceptance import BARKER, METROPOLIS, TEST_TYPE
 from streammc.samplers.metropolis.loop import (
+    BATCH_TYPE,
+    GATHERED_TYPE,
     ITERATION,
     PRIOR,
+    SHARED_TYPE,
     STEP,
+    WORKSPACE_TYPE,
     Batch,
     Gathered,
     Moves,
@@ -37,7 +49,7 @@ from streammc.samplers.metropolis.loop import (
 )
 from streammc.samplers.metropolis.mh import decide
 
-PAIRS = 300_000
+PAIRS = 100_000
 STEPS = 3
 N, D, GRADIENT = 5, 2, 3
 LIMIT = 4.5
@@ -60,8 +72,13 @@ def sharpened(eta, X, y, constants, order, out):
             out[2, i] = 0.0
 
 
-@numba.njit
-def pairs(link, sums, test, shared, space, gathered, batch, rng, X, out):
+@jit(
+    types.void(
+        pointer(run), pointer(look_at_start), LINK_TYPE, SUMS_TYPE, TEST_TYPE, SHARED_TYPE,
+        WORKSPACE_TYPE, GATHERED_TYPE, BATCH_TYPE, GENERATOR_TYPE, matrix, matrix,
+    )
+)  # fmt: skip
+def pairs(run, look, link, sums, test, shared, space, gathered, batch, rng, X, out):
     d = X.shape[1]
     now, at, held, ahead = space.now, space.decision, shared.held, gathered.ahead
     theta, statistics = batch.theta, batch.statistics
@@ -79,7 +96,7 @@ def pairs(link, sums, test, shared, space, gathered, batch, rng, X, out):
             ahead.y[i] = held.y[k]
             for j in range(d):
                 ahead.X[i, j] = X[k, j]
-        at.values[PRIOR] = look_at_start(link, sums, shared, space)
+        at.values[PRIOR] = look(link, sums, shared, space)
         at.where[ITERATION] = 0
         run(link, sums, test, shared, space, gathered, batch, rng)
         dot = 0.0
@@ -91,7 +108,7 @@ def pairs(link, sums, test, shared, space, gathered, batch, rng, X, out):
         out[pair, d + 1] = statistics[:, 1].mean()
 
 
-def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False):
+def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False, n=PAIRS):
     rng = np.random.default_rng(seed)
     X = np.random.default_rng(1).normal(size=(N, D)) * 1.5
     held = allocate_block(N, D, 1)
@@ -108,25 +125,25 @@ def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False):
     at.values[STEP] = step
     if learnt:
         at.shape[...] = [[0.8, 0.0], [0.5, 1.3]]
-    out = np.empty((PAIRS, D + 2))
+    out = np.empty((n, D + 2))
     now, new = (allocate_point(D, units, units, 1) for _ in range(2))
     settings = np.array([float(BARKER if barker else METROPOLIS)])
     statistics = np.empty((STEPS, len(METROPOLIS_STATISTICS)))
     pairs(
-        link, taylor, decide,
+        run, look_at_start, link, taylor, decide,
         Shared(base, allocate_block(0, D, 1), held, moves, np.zeros((0, 0))),
         Workspace(allocate_block(512, D, 1), now, new, allocate_work(D, units, 1), at),
         Gathered(ahead, allocate_rows(0, D), 0),
         Batch(settings, np.ones(STEPS), 1.0, 0.0, np.zeros(7), np.empty((STEPS, D)), statistics),
         rng, X, out,
     )  # fmt: skip
-    theta = rng.standard_normal((PAIRS, D))
-    y = rng.random((PAIRS, N)) < 1 / (1 + np.exp(-theta @ X.T))
+    theta = rng.standard_normal((n, D))
+    y = rng.random((n, N)) < 1 / (1 + np.exp(-theta @ X.T))
     dot = ((y - 0.5) * (theta @ X.T)).sum(axis=1)
     found = np.c_[out[:, :D], out[:, :D] ** 2, out[:, 0] * out[:, 1]]
     exact = np.r_[np.zeros(D), np.ones(D), 0.0]
-    z = (found.mean(axis=0) - exact) / (found.std(axis=0, ddof=1) / np.sqrt(PAIRS))
-    spread = np.sqrt((out[:, D].var() + dot.var()) / PAIRS)
+    z = (found.mean(axis=0) - exact) / (found.std(axis=0, ddof=1) / np.sqrt(n))
+    spread = np.sqrt((out[:, D].var() + dot.var()) / n)
     return np.r_[z, (out[:, D].mean() - dot.mean()) / spread], out[:, D + 1].mean()
 
 
@@ -149,5 +166,5 @@ def test_learnt_step_shape_leaves_the_joint_distribution_invariant(kind: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PROPOSALS)
 def test_a_sharpened_likelihood_is_caught(kind: str) -> None:
-    z, _ = case(sharpened, *PROPOSALS[kind], barker=False, seed=13)
+    z, _ = case(sharpened, *PROPOSALS[kind], barker=False, seed=13, n=3 * PAIRS)
     assert np.abs(z).max() > 2.0 * LIMIT, z

@@ -13,9 +13,10 @@ import itertools
 import math
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pytest
+from numba import typeof
+from pointers import pointer
 from quick import quick
 
 from streammc.control_variates.certify import without_pass
@@ -58,7 +59,7 @@ def stay(link, joint, base, held, ladder, m, replicas, r, draws, trial):
     return 1.0
 
 
-@numba.njit
+@jit()
 def evidence(x, y, rows):
     """Log marginal likelihood of some rows, but for what does not depend on which they are."""
     xx, xy, yy = 1.0, 0.0, 0.0
@@ -69,8 +70,8 @@ def evidence(x, y, rows):
     return -0.5 * math.log(xx) - 0.5 * (yy - xy * xy / xx)
 
 
-@numba.njit
-def pairs(link, joint, explore, chain, batch, power, prior_power, choices, rng, out):
+@jit()
+def pairs(run, link, joint, explore, chain, batch, power, prior_power, choices, rng, out):
     base, full, own = chain.ensemble.base, chain.ensemble.full, chain.ensemble.own
     ladder, replicas, places = chain.ensemble.ladder, chain.ensemble.replicas, chain.places
     draws, uniforms, exchanges = batch.draws, batch.uniforms, batch.exchanges
@@ -168,10 +169,10 @@ def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0, n=PAIR
         np.random.default_rng(seed), out,
     )  # fmt: skip
     if not pairs.signatures:  # once, for all explorers
-        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(numba.typeof, arguments[3:])]
-        pairs.compile(tuple(kinds))
+        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(typeof, arguments[3:])]
+        pairs.compile((pointer(run), *kinds))
         pairs.disable_compile()
-    pairs(*arguments)
+    pairs(run, *arguments)
     accepted = out[:, 4].mean()
     assert min(accepted, 1.0 - accepted) > 0.02
     return out[:, :4].mean(axis=0) / (out[:, :4].std(axis=0, ddof=1) / math.sqrt(n))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import pytest
+from numba import typeof
+from pointers import pointer
 
 from streammc.likelihood.contiguous_rows import _no_joint, allocate_held
 from streammc.likelihood.target import Base
@@ -80,8 +81,8 @@ def held(n):
     return found
 
 
-@numba.njit
-def pairs(link, joint, explore, ensemble, transition, batch, rng, out):
+@jit()
+def pairs(run, link, joint, explore, ensemble, transition, batch, rng, out):
     base, full, replicas = ensemble.base, ensemble.full, ensemble.replicas
     home, away, uniforms, keys = batch.home, batch.away, batch.uniforms, batch.keys
     n = full.y.shape[0]
@@ -133,10 +134,10 @@ def z_scores(kind, explore, seed, *, prior_power=1.0, explorer="hmc"):
     rng = np.random.default_rng(seed)
     arguments = (link, _no_joint, explore, ensemble, transition, batch, rng, out)
     if not pairs.signatures:  # once, for all explorers
-        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(numba.typeof, arguments[3:])]
-        pairs.compile(tuple(kinds))
+        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(typeof, arguments[3:])]
+        pairs.compile((pointer(run), *kinds))
         pairs.disable_compile()
-    pairs(*arguments)
+    pairs(run, *arguments)
     accepted = out[:, 3].mean()
     assert min(accepted, 1.0 - accepted) > 0.05
     return out[:, :3].mean(axis=0) / (out[:, :3].std(axis=0, ddof=1) / math.sqrt(PAIRS))
