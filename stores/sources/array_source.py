@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError, OutOfMemoryError, StreammcError
 from streammc.stores.format.layout import CODES, DENSE_FEATURE
 from streammc.stores.number_checks import unmasked
+from streammc.stores.sources.source import Source, Texts
 
 Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
 """``(start, stop)`` -> rows of the design (m, q) and of each vector (m,)."""
@@ -20,39 +21,13 @@ Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
 _KINDS: Final = "biuf"
 
 
-class ArraySource:
-    """A design matrix with further vectors: a ``sources.source.Source``.
+class ArraySource(Source):
+    """A design matrix with further vectors.
 
-    Parameters
-    ----------
-    label
-        Name of the source in messages, such as ``the dask arrays``.
-    features
-        Names of the q columns of the design.
-    vectors
-        Names of the vectors.
-    dtypes
-        Dtypes of the design and of each vector.
-    edges
-        Row numbers at the edges of the blocks, from 0 to the number of rows.
-    read
-        Returns the rows between two edges.
-    spool
-        Whether ingestion keeps a copy on disk instead of reading twice.
-    row_id
-        Name of the vector of row ids, which may hold text.
-
-    Raises
-    ------
-    DataError
-        If a dtype, except that of the row ids, is neither numeric nor boolean.
+    ``features`` are the q columns of the design; ``dtypes`` has that of the design first. Row
+    numbers ``edges`` bound the blocks, from 0 to the number of rows, and ``read`` returns the rows
+    between two of them. ``row_id`` is the vector of row ids, which may hold text.
     """
-
-    path: str | None = None
-    hidden: frozenset[str] = frozenset()
-    integers: frozenset[str] = frozenset()
-    booleans: frozenset[str] = frozenset()
-    written: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -68,7 +43,7 @@ class ArraySource:
     ) -> None:
         self.label = label
         self.names = (*features, *vectors)
-        self.n_rows: int | None = edges[-1]
+        self.n_rows = edges[-1]
         self.spool = spool
         self._width = len(features)
         self._places = {name: place for place, name in enumerate(self.names)}
@@ -85,12 +60,7 @@ class ArraySource:
         self.types = (*[types[0]] * self._width, *types[1:])
 
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows, each within one block."""
         for start, stop in pairwise(self._edges):
@@ -106,10 +76,6 @@ class ArraySource:
                         values = vectors[index - self._width][part]
                     arrays.append(_arrow_array(values))
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def warnings(self) -> list[str]:
-        """Return no warnings, see ``Source.warnings``."""
-        return []
 
     def _block(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
         """Return one block; errors of its computation and wrong shapes become one-line errors."""
@@ -154,13 +120,7 @@ def _arrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def vector_numbers(label: str, value: Any) -> NDArray[Any]:
-    """Return ``value`` as a NumPy vector.
-
-    Raises
-    ------
-    DataError
-        If it has another number of dimensions, or masked values.
-    """
+    """Return ``value`` as a NumPy vector."""
     found = unmasked(value, label)
     if found.ndim != 1:
         raise DataError(
@@ -191,13 +151,7 @@ def refuse_codes(dataset: Any, design: str) -> None:
 
 
 def require_path(path: Any, what: str, instead: str) -> None:
-    """Refuse a missing path for the new store.
-
-    Raises
-    ------
-    ConfigError
-        If ``path`` is ``None``.
-    """
+    """Refuse a missing path for the new store."""
     if path is None:
         raise ConfigError(
             f"expected a path for the store that is made from {what}, found none: "

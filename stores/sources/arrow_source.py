@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from streammc.errors import DataError, OutOfMemoryError, StreammcError
 from streammc.stores.in_threads import ahead
 from streammc.stores.sources.input_files import open_input
-from streammc.stores.sources.source import NoArrowType
+from streammc.stores.sources.source import NoArrowType, Source, Texts
 from streammc.trace.addresses import is_address
 
 _REMOTE_BUFFER: Final = 4 << 20
@@ -85,21 +85,12 @@ def _plain(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-class _ArrowSchema:
+class _ArrowSchema(Source):
     """Base class of the sources with an Arrow schema."""
 
-    integers: frozenset[str] = frozenset()
-    booleans: frozenset[str] = frozenset()
-    written: frozenset[str] = frozenset()
-    spool = False
-
-    def warnings(self) -> list[str]:
-        """Return no warnings, see ``Source.warnings``."""
-        return []
-
     def _use(self, schema: Any) -> None:
-        self.names: tuple[str, ...] = tuple(schema.names)
-        self.types: tuple[Any, ...] = tuple(map(_without_views, schema.types))
+        self.names = tuple(schema.names)
+        self.types = tuple(map(_without_views, schema.types))
         self.hidden = _index_columns(schema.metadata or {})
 
 
@@ -113,22 +104,17 @@ def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
 
 
 class ParquetSource(_ArrowSchema):
-    """One Parquet file: a ``sources.source.Source``.
+    """One Parquet file.
 
     Pages that were written with a checksum are checked.
-
-    Raises
-    ------
-    DataError
-        If it is damaged, or several files were joined to one.
     """
 
     def __init__(self, path: str) -> None:
         self.label = repr(path)
-        self.path: str | None = path
+        self.path = path
         with self._file() as (file, raw):
             self._use(file.schema_arrow)
-            self.n_rows: int | None = file.metadata.num_rows
+            self.n_rows = file.metadata.num_rows
             _refuse_joined(raw, file.metadata, self.label)
 
     @contextmanager
@@ -148,12 +134,7 @@ class ParquetSource(_ArrowSchema):
             yield file, raw
 
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows; a thread decodes the next."""
         types = dict(zip(self.names, self.types, strict=True))
@@ -197,23 +178,15 @@ def _joined(label: str, what: str) -> DataError:
 
 
 class IpcSource(_ArrowSchema):
-    """One Arrow IPC file (Feather version 2) or stream: a ``sources.source.Source``.
+    """One Arrow IPC file (Feather version 2) or stream.
 
     The file is memory-mapped, so that a record batch of any size can be read slice by
     slice; only a compressed batch, or one at an address, must fit into memory.
-
-    Raises
-    ------
-    DataError
-        If it is damaged, several files were joined to one, or in a read if a stream has no end
-        mark.
     """
-
-    n_rows: int | None = None
 
     def __init__(self, path: str) -> None:
         self.label = repr(path)
-        self.path: str | None = path
+        self.path = path
         with self._reader() as (reader, source, _):
             self._use(reader.schema)
             if isinstance(reader, pa.ipc.RecordBatchFileReader):
@@ -232,12 +205,7 @@ class IpcSource(_ArrowSchema):
             yield (pa.ipc.open_file if whole else pa.ipc.open_stream)(source), source, mapped
 
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows, each valid until the next one."""
         with self._reader() as (reader, source, mapped):
@@ -314,18 +282,13 @@ def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
 class MemorySource(_ArrowSchema):
     """A table in memory, or an Arrow stream that can be read once.
 
-    Parameters
-    ----------
-    table
-        A ``pyarrow`` table or record batch, a pandas or polars data frame, a mapping
-        of names to arrays, or any object with ``__arrow_c_stream__``.
+    It is a ``pyarrow`` table or record batch, a pandas or polars data frame, a mapping of names to
+    arrays, or any object with ``__arrow_c_stream__``.
     """
 
     label = "the table"
-    path: str | None = None
 
     def __init__(self, table: Any) -> None:
-        self.n_rows: int | None = None
         unknown: dict[str, NoArrowType] = {}
         with translated(self.label, "columns of one type each"):
             if isinstance(table, Mapping):
@@ -350,7 +313,6 @@ class MemorySource(_ArrowSchema):
             packages = {"pyarrow", "pandas", "polars", "builtins"}  # the last of a dictionary
             whole = package in packages and hasattr(table, "__len__")
             self.spool = not whole
-            self.n_bytes: int | None = None
             if not self.spool:
                 reader = reader.read_all()
                 self.n_rows, self.n_bytes = reader.num_rows, reader.get_total_buffer_size()
@@ -360,12 +322,7 @@ class MemorySource(_ArrowSchema):
         self.names, self.types = (*self.names, *unknown), (*self.types, *unknown.values())
 
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows."""
         if self.spool and self._read:

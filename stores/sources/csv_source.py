@@ -24,6 +24,7 @@ from pyarrow import csv
 
 from streammc.errors import DataError, StreammcError
 from streammc.stores.sources.input_files import open_input
+from streammc.stores.sources.source import Source, Texts
 
 _COMPRESSION: Final[dict[bytes, Any]] = {
     b"\x1f\x8b": "gzip",
@@ -69,31 +70,21 @@ class _CountedLines:
         self.closed = True
 
 
-class CsvSource:
-    """One CSV file, compressed or not: a ``sources.source.Source``.
+class CsvSource(Source):
+    """One CSV file, compressed or not.
 
     The separator is the most frequent of comma, tab, semicolon and bar in the header. Blanks
     around column names are dropped.
 
-    Parameters
-    ----------
-    path
-        Path as the user gave it.
-    missing
-        Spellings of a missing value beside nothing at all; ``None``: NA, NULL, nan and such.
-
-    Raises
-    ------
-    DataError
-        If the file is empty, not CSV, not UTF-8, or has no header.
+    ``missing`` has the spellings of a missing value beside nothing at all; ``None``: NA, NULL, nan
+    and such.
     """
 
-    n_rows: int | None = None
     spool = True  # reading a copy of float64 is many times faster than parsing again
 
     def __init__(self, path: str, missing: Sequence[str] | None = None) -> None:
         self.label = repr(path)
-        self.path: str | None = path
+        self.path = path
         self._missing = None if missing is None else ["", *missing]
         self._raw: list[str] = []
         self._more_lines = False
@@ -107,7 +98,7 @@ class CsvSource:
                 self._raw = list(reader.schema.names)
             except UnicodeDecodeError as error:
                 raise self._wrong("column names in UTF-8", "other bytes") from error
-            self.types: tuple[Any, ...] = tuple(reader.schema.types)
+            self.types = tuple(reader.schema.types)
         self.names = tuple(name.strip() for name in self._raw)
         # Spreadsheets, pandas and R write row numbers under an empty name.
         self.hidden = frozenset({""} & set(self.names))
@@ -125,12 +116,7 @@ class CsvSource:
             raise self._wrong("a first line with the names of the columns", found)
 
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
@@ -138,13 +124,7 @@ class CsvSource:
         the end: pandas writes integers as ``7.0`` beside missing values. In these columns a
         spelling of a missing value in quotes is text, but for nothing at all.
 
-        Raises
-        ------
-        NotANumberError
-            If a value is not a number; read again with ``text`` to find it.
-        DataError
-            If a line has the wrong number of columns (the message has its number), or the file
-            is not CSV for another reason.
+        A value that is no number raises NotANumberError: read again with ``text`` to find it.
         """
         raw = dict(zip(self.names, self._raw, strict=True))
         wanted = [raw[name] for name in columns]

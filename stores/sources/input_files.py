@@ -69,18 +69,7 @@ class InputFile(NamedTuple):
 def input_files(path: str | bytes) -> list[InputFile]:
     """Return the files that a path, a pattern, a folder or an address names, in order.
 
-    Raises
-    ------
-    ConfigError
-        If it is no path, or a pattern on a web server.
-    MissingError
-        If there is no file.
-    DataError
-        If it is a store, a pipe or device, or a folder with other folders than ``name=value``.
-    AccessError, UnavailableError
-        If the service of an address refuses.
-    OSError
-        If the system refuses.
+    Errors of the system are raised as they are.
     """
     text = os.fsdecode(path)
     if is_address(text):
@@ -111,17 +100,7 @@ def refuse_logged(files: Sequence[InputFile], checked: set[str] | None = None) -
 
     Files that the log has removed, and rows that it has deleted, would be read.
 
-    Parameters
-    ----------
-    files
-        The files.
-    checked
-        Folders that have no such log in or above them; those of ``files`` are added.
-
-    Raises
-    ------
-    DataError
-        If there is such a log in a folder above a file, or above the file that a link names.
+    ``checked`` are folders that have no such log in or above them; those of ``files`` are added.
     """
     checked = set() if checked is None else checked
     places = (place for file in files for place in (file.path, real_place(file.path)))
@@ -194,17 +173,7 @@ def is_pattern(path: str) -> bool:
 def open_input(path: str, *, stream: bool = False) -> Any:
     """Open a file of a table, as binary.
 
-    Parameters
-    ----------
-    path
-        Path or address.
-    stream
-        Whether it is read from the start to the end: an object then comes in larger parts.
-
-    Raises
-    ------
-    OSError, MissingError, AccessError, UnavailableError
-        If it cannot be read.
+    With ``stream`` it is read from the start to the end: an object then comes in larger parts.
     """
     if not is_address(path):
         return open(path, "rb")
@@ -217,13 +186,7 @@ def open_input(path: str, *, stream: bool = False) -> Any:
 
 
 def input_stamp(path: str) -> FileStamp:
-    """Return the stamp of a file of a table.
-
-    Raises
-    ------
-    OSError, AccessError, UnavailableError
-        If its status cannot be read.
-    """
+    """Return the stamp of a file of a table."""
     if not is_address(path):
         return file_stamp(path)
     from streammc.stores.cloud.requests import object_stamp
@@ -421,13 +384,7 @@ _checksums: Final[dict[tuple[Any, ...], int]] = {}
 
 
 def input_record(path: str) -> dict[str, Any]:
-    """Return path without links, size, modification time and state of a file, as JSON.
-
-    Raises
-    ------
-    OSError, StreammcError
-        If its status cannot be read.
-    """
+    """Return path without links, size, modification time and state of a file, as JSON."""
     stamp = input_stamp(path)
     return {
         "path": real_place(path),
@@ -438,13 +395,7 @@ def input_record(path: str) -> dict[str, Any]:
 
 
 def input_state(path: str) -> str | None:
-    """Return inode and time of the last change of status of a file; ``None`` at an address.
-
-    Raises
-    ------
-    OSError
-        If its status cannot be read.
-    """
+    """Return inode and time of the last change of status of a file; ``None`` at an address."""
     if is_address(path):
         return None
     found = os.stat(path)
@@ -455,11 +406,6 @@ def content_crc(path: str) -> int | None:
     """Return the crc32c of the contents of a file; ``None`` at an address.
 
     A file that this process has read is not read again while its size, times and inode stay.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
     """
     if is_address(path):
         return None
@@ -508,11 +454,6 @@ def same_input(before: Mapping[str, Any], path: str) -> bool:
     """Return whether the file at ``path`` is the one of a record; it is read only if in doubt.
 
     Records of earlier versions have no state.
-
-    Raises
-    ------
-    OSError, StreammcError
-        If it cannot be read.
     """
     now = input_record(path)
     if any(before[name] != now[name] for name in ("bytes", "modified_ns")):
@@ -527,11 +468,6 @@ def input_records(parts: Sequence[Any]) -> list[dict[str, Any]] | None:
     """Return the record of every file, see :func:`input_record`, or ``None`` for tables in memory.
 
     Also ``None`` where a file cannot be found or read: the reader of the table says so.
-
-    Parameters
-    ----------
-    parts
-        Those of a table, see ``tables.table_parts``.
     """
     found = []
     for part in parts:
@@ -552,11 +488,6 @@ def equal_input(record: Mapping[str, Any], there: Sequence[Mapping[str, Any]]) -
     Their sizes and checksums are equal, and the values of the folders above them. Files without
     rows are not compared, nor are those at an address, which have no checksum. Files are read only
     where their sizes are equal.
-
-    Raises
-    ------
-    OSError
-        If the file of ``record`` cannot be read.
     """
     alike = [
         each

@@ -1,10 +1,11 @@
-"""The interface of a source of rows: one file, or one table in memory."""
+"""Sources of rows: one file, or one table in memory; with the columns of folders ``name=value``."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -20,66 +21,58 @@ class NoArrowType(NamedTuple):
     remedy: str
 
 
-class Source(Protocol):
+Texts = bool | frozenset[str]
+"""Columns that are read as text: the names of some, or all or none."""
+
+
+class Source(ABC):
     """Source of rows: one file, or one table in memory."""
 
     label: str
     """Name in messages: the path in quotes."""
-    path: str | None
+    path: str | None = None
     """Path as the user gave it; ``None`` for a table in memory."""
     names: tuple[str, ...]
     types: tuple[Any, ...]
     """Arrow type of each column, or ``NoArrowType``."""
-    hidden: frozenset[str]
+    hidden: frozenset[str] = frozenset()
     """Index columns, which are features only if named."""
-    integers: frozenset[str]
+    integers: frozenset[str] = frozenset()
     """Columns of integers that are read as float64."""
-    booleans: frozenset[str]
+    booleans: frozenset[str] = frozenset()
     """Columns of text that is read as booleans."""
-    written: frozenset[str]
+    written: frozenset[str] = frozenset()
     """Columns of text whose types are guessed from values; those of ``levels`` are as written."""
-    n_rows: int | None
+    n_rows: int | None = None
     """Number of rows; ``None`` if it is not known before the read."""
-    spool: bool
+    n_bytes: int | None = None
+    """Bytes of a table in memory; ``None`` if they are not known."""
+    spool = False
     """Whether to keep a copy on disk, because a second read is slow or impossible."""
 
+    @abstractmethod
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches with ``columns`` in this order, of about ``rows`` rows.
 
-        With ``text`` all columns, or those of these names, are returned as text; those of
-        ``levels`` too, or as dictionaries of text where that is faster.
+        The columns ``text`` are returned as text; those of ``levels`` too, or as dictionaries of
+        text where that is faster.
         """
 
     def warnings(self) -> list[str]:
         """Return the warnings about values of the last pass that may not be what they seem."""
+        return []
 
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-class PartitionedSource:
-    """A source with further columns, each of one value: a ``sources.source.Source``.
+class PartitionedSource(Source):
+    """A source with further columns, each of one value.
 
-    Parameters
-    ----------
-    source
-        The source without the columns.
-    constants
-        Arrow array of one value for each further column.
-    written
-        The same values as they are written, as text.
-
-    Raises
-    ------
-    DataError
-        If the source has a column of the same name.
+    ``constants`` has an Arrow array of one value for each further column, ``written`` the same
+    values as text.
     """
 
     def __init__(
@@ -101,18 +94,13 @@ class PartitionedSource:
         self.types = (*source.types, *(value.type for value in constants.values()))
 
     def batches(
-        self,
-        columns: Sequence[str],
-        rows: int,
-        *,
-        text: bool | frozenset[str] = False,
-        levels: frozenset[str] = frozenset(),
+        self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
         """Yield record batches with ``columns``, see ``Source.batches``."""
         own = [name for name in columns if name not in self._constants]
-        inner = own or list(self.inner.names[:1])  # to count the rows
-        kept = levels & frozenset(own)
-        for batch in self.inner.batches(inner, rows, text=text if own else True, levels=kept):
+        wanted = own or list(self.inner.names[:1])  # to count the rows
+        text = text if own else True
+        for batch in self.inner.batches(wanted, rows, text, levels & frozenset(own)):
             arrays = []
             for name in columns:
                 if name not in self._constants:
@@ -137,11 +125,6 @@ def with_partitions(sources: Sequence[Source], files: Sequence[InputFile]) -> li
 
     As ``pyarrow.dataset`` does: a column is int64 if every value is a whole number, else text. As
     a level, a value is the text that is written.
-
-    Raises
-    ------
-    DataError
-        If files have different such folders above them, or one twice.
     """
     names = [name for name, _ in files[0].partitions]
     for file in files:

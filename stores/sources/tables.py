@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from streammc.stores.sources.input_files import (
     open_input,
     refuse_logged,
 )
-from streammc.stores.sources.source import NoArrowType, Source, with_partitions
+from streammc.stores.sources.source import NoArrowType, Source, Texts, with_partitions
 from streammc.trace.addresses import is_address, real_place
 from streammc.trace.disk import FileStamp, stamp_difference
 
@@ -42,18 +43,7 @@ _FOREIGN: Final = {
 
 
 class Table:
-    """A table: one or more sources with the same columns, one after the other.
-
-    Parameters
-    ----------
-    sources
-        The sources, at least one.
-
-    Raises
-    ------
-    DataError
-        If a source has other columns than the first, or a name twice.
-    """
+    """A table: one or more sources with the same columns, one after the other."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
@@ -78,7 +68,7 @@ class Table:
     def n_bytes(self) -> int | None:
         """Bytes of the files, and of Arrow tables in memory; ``None`` if one is not known."""
         sizes = [
-            getattr(source, "n_bytes", None) if stamp is None else stamp.size
+            source.n_bytes if stamp is None else stamp.size
             for source, stamp in zip(self.sources, self._stamps, strict=True)
         ]
         return None if None in sizes else sum(size or 0 for size in sizes)
@@ -89,13 +79,7 @@ class Table:
         return [source.path for source in self.sources if source.path is not None]
 
     def types_of(self, name: str) -> list[Any]:
-        """Return the Arrow types of a column, one per source.
-
-        Raises
-        ------
-        DataError
-            If Arrow cannot hold the column of a source, which matters only where it is used.
-        """
+        """Return the Arrow types of a column, one per source."""
         found = [types[name] for types in self._types]
         for source, type_ in zip(self.sources, found, strict=True):
             if isinstance(type_, NoArrowType):
@@ -114,7 +98,7 @@ class Table:
         columns: Sequence[str],
         rows: int,
         *,
-        text: bool | frozenset[str] = False,
+        text: Texts = False,
         levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of every source in turn."""
@@ -122,25 +106,19 @@ class Table:
         done = 0
         for source in self.sources:
             self._starts.append(done)
-            try:
-                for batch in source.batches(columns, rows, text=text, levels=levels):
+            with input_errors(source.label):
+                for batch in source.batches(columns, rows, text, levels):
                     done += batch.num_rows
                     yield batch
-            except StreammcError:
-                raise
-            except OSError as error:
-                raise translate_input(error, source.label) from error
         self.rows_read = np.diff([*self._starts, done]).tolist()
 
     def warnings(self) -> list[str]:
         """Return the warnings of every source about the last pass, see ``Source.warnings``."""
-        found = []
+        lines = []
         for source in self.sources:
-            try:
-                found += source.warnings()
-            except OSError as error:
-                raise translate_input(error, source.label) from error
-        return found
+            with input_errors(source.label):
+                lines += source.warnings()
+        return lines
 
     def locate(self, row: int) -> str:
         """Return the place of a row of the last pass: ``row 3 of 'a.csv', counted from 1``."""
@@ -149,13 +127,7 @@ class Table:
         return f"row {number} of {self.sources[index].label}, counted from 1"
 
     def check_unchanged(self) -> None:
-        """Refuse files that changed since they were opened.
-
-        Raises
-        ------
-        DataError
-            If a file changed; the message names it.
-        """
+        """Refuse files that changed since they were opened."""
         for source, before, now in zip(self.sources, self._stamps, self._stamp(), strict=True):
             if before is not None and now is not None and before != now:
                 raise DataError(
@@ -167,36 +139,18 @@ class Table:
     def _stamp(self) -> list[FileStamp | None]:
         stamps: list[FileStamp | None] = []
         for source in self.sources:
-            try:
+            with input_errors(source.label):
                 stamps.append(None if source.path is None else input_stamp(source.path))
-            except StreammcError:
-                raise
-            except OSError as error:
-                raise translate_input(error, source.label) from error
         return stamps
 
 
 def open_table(sources: Any, missing: Sequence[str] | None = None) -> Table:
-    """Open one source or a list of them.
+    """Open one source or a list of them; the content of a file decides its format.
 
-    Parameters
-    ----------
-    sources
-        Paths, patterns or addresses of CSV (also .gz, .zst, .bz2), Parquet, Feather or Arrow IPC
-        files, or of directories of them, see ``input_files``; or tables in memory, see
-        ``arrow_source.MemorySource``; also the result of :func:`table_parts`. The content of a
-        file decides its format.
-    missing
-        Spellings of a missing value in CSV files, see ``csv_source.CsvSource``.
-
-    Raises
-    ------
-    ConfigError
-        If there is no source, or one is not a table or no address of an object store.
-    MissingError, AccessError, StorageIOError
-        If a file does not exist or cannot be read.
-    DataError
-        If the formats or columns differ, or a file has another format.
+    Sources are paths, patterns or addresses of CSV (also .gz, .zst, .bz2), Parquet, Feather or
+    Arrow IPC files, or of directories of them; or tables in memory, see
+    ``arrow_source.MemorySource``; also the result of :func:`table_parts`. For ``missing`` see
+    ``csv_source.CsvSource``.
     """
     parts = table_parts(sources)
     if not parts:
@@ -229,8 +183,18 @@ def table_parts(sources: Any) -> list[Any]:
     return distinct_files(found)
 
 
-def translate_input(error: OSError, label: str) -> StreammcError:
-    """Return the streammc error for an operating-system ``error`` about the input ``label``."""
+@contextmanager
+def input_errors(label: str) -> Iterator[None]:
+    """Turn the errors of the operating system about the input ``label`` into streammc errors."""
+    try:
+        yield
+    except StreammcError:
+        raise
+    except OSError as error:
+        raise _translated(error, label) from error
+
+
+def _translated(error: OSError, label: str) -> StreammcError:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return MissingError(f"expected a file at {label}, found nothing: check the path")
@@ -247,29 +211,19 @@ def named_files(item: Any, checked: set[str] | None = None) -> list[InputFile]:
     """Return the files that a path, pattern, folder or address names.
 
     ``checked`` is as of :func:`refuse_logged`.
-
-    Raises
-    ------
-    StreammcError
-        As of :func:`input_files`, with the errors of the system translated, and of
-        :func:`refuse_logged`.
     """
     path = os.fspath(item)
-    try:
-        found = input_files(path)
-        refuse_logged(found, checked)
-        return found
-    except StreammcError:
-        raise
-    except OSError as error:
-        raise translate_input(error, repr(os.fsdecode(path))) from error
+    with input_errors(repr(os.fsdecode(path))):
+        files = input_files(path)
+        refuse_logged(files, checked)
+    return files
 
 
 def _open_file(path: str, missing: Sequence[str] | None) -> Source:
     from streammc.stores.sources.arrow_source import IpcSource, ParquetSource
     from streammc.stores.sources.csv_source import CsvSource
 
-    try:
+    with input_errors(repr(path)):
         if not is_address(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise DataError(
                 f"expected a regular file at {path!r}, found a pipe or device: save it as a file"
@@ -286,10 +240,6 @@ def _open_file(path: str, missing: Sequence[str] | None) -> Source:
                     f"expected CSV, Parquet or Arrow in {path!r}, found {what}: convert it"
                 )
         return CsvSource(path, missing)
-    except StreammcError:
-        raise
-    except OSError as error:
-        raise translate_input(error, repr(path)) from error
 
 
 def _check_names(source: Source, first: Source) -> None:
@@ -327,15 +277,7 @@ def distinct_files(parts: Sequence[Any]) -> list[Any]:
 
 
 def memory_source(item: Any) -> Source:
-    """Return the source of a table in memory.
-
-    Raises
-    ------
-    ConfigError
-        If it is no table.
-    DataError
-        If its columns cannot be read.
-    """
+    """Return the source of a table in memory."""
     from streammc.stores.sources.array_source import ArraySource
     from streammc.stores.sources.arrow_source import MemorySource
 
