@@ -81,15 +81,7 @@ def names_cluster(text: str) -> bool:
 
 
 def scheduler_url(address: ClusterAddress) -> str:
-    """Return the ``tcp://`` or ``tls://`` address of an existing scheduler.
-
-    Raises
-    ------
-    ConfigError
-        If it is no address, or a plain one that is not loopback.
-    MissingError
-        If the scheduler file does not exist.
-    """
+    """Return the ``tcp://`` or ``tls://`` address of an existing scheduler."""
     url = address.text
     if not url.startswith(("tcp://", "tls://")) and url.endswith(".json"):
         url = _of_file(url)
@@ -159,17 +151,7 @@ def is_cluster(scheduler: Any) -> bool:
 
 @contextmanager
 def connected(scheduler: Any) -> Iterator[Any]:
-    """Yield a client of the cluster; start one only for ``local:N``.
-
-    Raises
-    ------
-    ConfigError
-        If the address is no address or not safe, or distributed is not installed.
-    UnavailableError
-        If there is no scheduler at the address.
-    BusyError
-        If the scheduler goes away while the client is used, whatever it was used for.
-    """
+    """Yield a client of the cluster; start one only for ``local:N``."""
     address = None
     try:
         with _client_of(scheduler) as client:
@@ -340,21 +322,7 @@ _checked: WeakKeyDictionary[Any, set[tuple[str, Need]]] = WeakKeyDictionary()
 
 
 def require_workers(client: Any, need: Need) -> None:
-    """Refuse a cluster without workers, or with one that cannot do the tasks.
-
-    Raises
-    ------
-    UnavailableError
-        If there is no worker, or one without streammc.
-    BusyError
-        If a worker does not answer.
-    IdentityError
-        If the versions of a worker are others than those of this process.
-    StoreError
-        If a worker does not see the store, or another one, or not the shared folder.
-    OutOfMemoryError
-        If a worker has less memory than its threads need for the chunks of the store.
-    """
+    """Refuse a cluster without workers, or with one that cannot do the tasks."""
     try:
         client.wait_for_workers(1, timeout=WORKER_SECONDS)
     except TimeoutError:
@@ -381,13 +349,7 @@ def require_workers(client: Any, need: Need) -> None:
 
 
 def ask(client: Any, function: Any, *arguments: Any, workers: list[str]) -> dict[str, Any]:
-    """Return the answer of each worker, outside of its queue of tasks; errors are answers.
-
-    Raises
-    ------
-    BusyError
-        If a worker does not answer in :data:`WORKER_SECONDS`.
-    """
+    """Return the answer of each worker, outside of its queue of tasks; errors are answers."""
     try:
         answers: dict[str, Any] = client.sync(
             client._run,
@@ -531,30 +493,9 @@ def results(
 ) -> list[Any] | None:
     """Return the results of tasks, in their order; ``None`` if ``stop()`` became true.
 
-    Parameters
-    ----------
-    futures
-        Their futures; the others are cancelled when one fails.
-    client
-        The client that submitted them.
-    describe
-        Returns in words what the task with a key does, for messages.
-    need
-        What the tasks need of a worker.
-    stop
-        Polled several times a second.
-
-    Raises
-    ------
-    BusyError
-        If the client has noticed that the scheduler went away; the errors of distributed for it
-        become this one in ``connected``.
-    UnavailableError
-        If there is no worker for 30 seconds.
-    OutOfMemoryError
-        If workers die of a task, and their memory is hardly what it needs.
-    StreammcError
-        If workers die of a task for another reason. Errors of a task arrive as they are.
+    ``describe`` names the task with a key in messages. ``stop`` is polled several times a second.
+    When a task fails, the others are cancelled. Errors of a task arrive as they are; the errors of
+    distributed for a scheduler that went away become a BusyError in :func:`connected`.
     """
     from distributed.scheduler import KilledWorker
 
@@ -632,15 +573,7 @@ def _killed(
 
 
 class WorkerTasks:
-    """The workers of a cluster that see a store and a shared folder.
-
-    Parameters
-    ----------
-    client
-        A client of the cluster.
-    need
-        What was checked of its workers, and is of those that come later.
-    """
+    """The workers of a cluster that see a store and a shared folder."""
 
     def __init__(self, client: Any, need: Need) -> None:
         self._client, self._need = client, need
@@ -655,20 +588,7 @@ class WorkerTasks:
         """Return the results of ``function(*call)`` for every call; ``None`` if it was stopped.
 
         A call may be made twice, where a worker dies: it must depend on its arguments alone.
-
-        Parameters
-        ----------
-        function
-            Importable on the workers.
-        calls, names
-            Arguments, and the name of each call for messages.
-        stop
-            Polled several times a second.
-
-        Raises
-        ------
-        UnavailableError, BusyError, OutOfMemoryError, StreammcError
-            As of ``results``.
+        Workers import ``function``; ``names`` are those of the calls in messages.
         """
         token = f"streammc-{uuid4().hex[:8]}"
         ours = tuple(versions().items())
@@ -693,19 +613,7 @@ def _call(ours: tuple[tuple[str, str], ...], function: Callable[..., Any], *call
 def worker_tasks(store: Any, scheduler: Any, folder: Path) -> Iterator[WorkerTasks]:
     """Yield the workers of a cluster, checked: versions, the store, and a shared folder.
 
-    Parameters
-    ----------
-    store
-        A store on disk.
-    scheduler
-        Address of a cluster, or a client.
-    folder
-        Existing directory that the workers must see.
-
-    Raises
-    ------
-    StoreError, IdentityError, UnavailableError, BusyError, OutOfMemoryError
-        If a worker cannot do the tasks; see ``require_workers``.
+    ``folder`` exists, and the workers must see it.
     """
     mark = folder / f".shared-{uuid4().hex}"
     need = Need(store.address, store.manifest.fingerprint, 0, str(mark))

@@ -82,12 +82,7 @@ class FormulaColumns:
 def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """Return the facts of a data set to show: name -> value.
 
-    Parameters
-    ----------
-    dataset
-        A store on disk or in memory.
-    layout
-        Facts about its arrays, by name.
+    ``layout`` has facts about its arrays, by name.
     """
     attributes = dataset.attributes
     groups, formula = attributes.get("groups"), attributes.get("formula")

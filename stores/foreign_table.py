@@ -60,13 +60,7 @@ _METADATA: Final = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
 class ReadOnly(Store):
-    """The objects of a store as a ``zarr.abc.store.Store`` without fill values for what is absent.
-
-    Parameters
-    ----------
-    root
-        The group.
-    """
+    """The objects of a store as a ``zarr`` store without fill values for what is absent."""
 
     def __init__(self, root: Root) -> None:
         super().__init__(read_only=True)
@@ -198,14 +192,7 @@ class ArrayFacts:
 
 
 def read_array_facts(root: Root, path: str, ndim: int) -> ArrayFacts:
-    """Return the metadata of the array ``path`` of a group.
-
-    Raises
-    ------
-    StoreError
-        If there is no such array, or it has another rank, no numbers, chunks out of limits, or
-        codecs that are not known here.
-    """
+    """Return the metadata of the array ``path`` of a group."""
     for name, version in (("zarr.json", 3), (".zarray", 2)):
         key = f"{path}/{name}"
         if exists(root, key):
@@ -240,13 +227,7 @@ def chunk_keys(array: Any, facts: ArrayFacts) -> list[str]:
 
 
 def check_shard(root: Root, facts: ArrayFacts, key: str, place: tuple[int, ...], size: int) -> None:
-    """Refuse a shard without one of its pieces, for which zarr would take the fill value.
-
-    Raises
-    ------
-    StoreError
-        If a piece with rows of the array is absent.
-    """
+    """Refuse a shard without one of its pieces, for which zarr would take the fill value."""
     assert facts.inner is not None
     counts = [chunk // inner for chunk, inner in zip(facts.chunks, facts.inner, strict=True)]
     length = 16 * math.prod(counts) + 4
@@ -397,13 +378,7 @@ def _wrong(expected: str, what: str, found: Any) -> StoreError:
 
 
 def numbers(values: Any, dtype: str, where: str, start: int) -> NDArray[Any]:
-    """Return rows of an array in ``dtype``, exactly.
-
-    Raises
-    ------
-    StoreError
-        If a number is not finite, or an integer above 2**53.
-    """
+    """Return rows of an array in ``dtype``, exactly."""
     found = np.asarray(values)
     if found.dtype.kind == "f":
         bad = ~np.isfinite(found)
@@ -436,12 +411,7 @@ class ForeignTable:
     whether the numbers are the values, and of the length, the time and the tag of every chunk, so
     that a copy is another data set.
 
-    Parameters
-    ----------
-    root
-        The group.
-    arrays
-        Names of the arrays in the group, by ``X``, ``y``, ``offset`` and ``weight``.
+    ``arrays`` has their names in the group, by ``X``, ``y``, ``offset`` and ``weight``.
     """
 
     def __init__(self, root: Root, arrays: Mapping[str, str]) -> None:
@@ -544,13 +514,7 @@ class ForeignTable:
         ]
 
     def require_unchanged(self) -> None:
-        """Refuse a group that has changed since it was opened.
-
-        Raises
-        ------
-        StoreError
-            If metadata differ, or a chunk has another length, time or tag.
-        """
+        """Refuse a group that has changed since it was opened."""
         if self._manifest_now() != self.manifest:
             raise StoreError(
                 f"expected {self.address!r} as it was, found changed chunks or metadata: open it "
@@ -558,13 +522,7 @@ class ForeignTable:
             )
 
     def read_rows(self, start: int, stop: int) -> Pieces:
-        """Return the rows ``start`` to ``stop``; an array that the group lacks is empty.
-
-        Raises
-        ------
-        StoreError
-            If a chunk is missing or damaged, or holds values that cannot be used.
-        """
+        """Return the rows ``start`` to ``stop``; an array that the group lacks is empty."""
         found: dict[str, NDArray[Any]] = {}
         for name, array in self._arrays.items():
             facts = self._facts[name]
@@ -615,13 +573,7 @@ def _opened_again(root: Root, names: tuple[tuple[str, str], ...], fingerprint: s
 
 
 def open_foreign(root: Root, arrays: Mapping[str, str]) -> ForeignTable:
-    """Open arrays of a zarr group; without names ``X``, and ``y`` where there is one.
-
-    Raises
-    ------
-    StoreError
-        If there are no such arrays, or they cannot be used.
-    """
+    """Open arrays of a zarr group; without names ``X``, and ``y`` where there is one."""
     names = dict(arrays)
     if not names:
         names = {

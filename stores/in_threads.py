@@ -22,16 +22,8 @@ def in_threads(
     returns or raises, also after an interruption: calls that have begun are completed, and
     calls that have not are dropped.
 
-    Parameters
-    ----------
-    function
-        Called in ``threads`` threads.
-    items
-        Arguments, taken one by one, a few ahead of the work.
-    threads
-        Number of threads, at least 1.
-    finished
-        Called in the calling thread.
+    Items are taken one by one, a few ahead of the work. ``finished`` is called in the calling
+    thread.
     """
     waiting: set[Future[T]] = set()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="streammc-worker")

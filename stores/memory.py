@@ -309,23 +309,8 @@ def with_factors(
 ) -> tuple[Any, list[str], dict[str, Any]]:
     """Return a design with factors as codes, the names of its columns, and its attributes.
 
-    Parameters
-    ----------
-    matrix
-        (n, q) dense columns, the first of the design.
-    names
-        Their names.
-    factors
-        (n,) whole numbers from 0 by name. Each becomes an indicator of every value but 0.
-    groups
-        Must be ``None``.
-
-    Raises
-    ------
-    ConfigError
-        If the factors are no mapping, or there are groups.
-    DataError
-        If values are no whole numbers from 0, or of another length, or all are 0.
+    ``matrix`` (n, q) has the dense columns, the first of the design. Each factor, (n,) whole
+    numbers from 0, becomes an indicator of every value but 0.
     """
     if not isinstance(factors, Mapping) or not factors:
         raise ConfigError(

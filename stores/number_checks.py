@@ -15,13 +15,7 @@ LARGEST: Final = 1e150
 
 
 def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
-    """Return one name per column of a matrix: ``names``, or ``x0``, ``x1``, ... by default.
-
-    Raises
-    ------
-    DataError
-        If the number of names is not the number of columns.
-    """
+    """Return one name per column of a matrix: ``names``, or ``x0``, ``x1``, ... by default."""
     if names is None:
         return [f"x{column}" for column in range(columns)]
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
@@ -47,13 +41,7 @@ def unmasked(value: Any, label: str) -> NDArray[Any]:
 
 
 def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
-    """Return numbers as a C-contiguous array of floats with ``ndim`` dimensions.
-
-    Raises
-    ------
-    DataError
-        If they have another number of dimensions, are not numbers exact in float64, or are masked.
-    """
+    """Return numbers as a C-contiguous array of floats with ``ndim`` dimensions."""
     try:
         array = unmasked(value, label)
     except DataError:
@@ -81,19 +69,7 @@ def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
 def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> None:
     """Refuse NaN, infinities, and numbers whose squares would overflow.
 
-    Parameters
-    ----------
-    matrix
-        (m, q) floats.
-    names
-        Names of the columns.
-    start
-        Number of the first row, for the message.
-
-    Raises
-    ------
-    DataError
-        If there is one; names the first column, its first row and the number of rows.
+    ``start`` is the number of the first row, for the message.
     """
     step = max(1, (1 << 20) // matrix.shape[1])
     limit = matrix.dtype.type(min(LARGEST, float(np.finfo(matrix.dtype).max)))
@@ -120,13 +96,7 @@ def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> 
 
 
 def checked_vectors(given: Mapping[str, ArrayLike | None], rows: int) -> list[NDArray[Any]]:
-    """Return vectors (rows,) by name, or empty for ``None``; ``y`` keeps its dtype.
-
-    Raises
-    ------
-    DataError
-        If a vector has another length, or a value is not a finite number.
-    """
+    """Return vectors (rows,) by name, or empty for ``None``; ``y`` keeps its dtype."""
     vectors: list[NDArray[Any]] = []
     for label, value in given.items():
         if value is None:

@@ -25,23 +25,7 @@ _HARMLESS: Final = {"scale_factor": 1.0, "add_offset": 0.0}
 class StoredNumbers:
     """Numbers of an array that are its values, except for some marks of missing values.
 
-    Parameters
-    ----------
-    attributes
-        Attributes of the array.
-    dtype
-        Dtype of the array.
-    where
-        Name and place of the array in messages.
-    advice
-        What to do, at the end of a message.
-    error
-        Class of the errors.
-
-    Raises
-    ------
-    DataError
-        If the numbers are packed, or a mark is no number.
+    A message names the array as ``where``, and ends with ``advice``. Packed numbers are refused.
     """
 
     def __init__(
@@ -73,13 +57,7 @@ class StoredNumbers:
             self.marks += [(name, each) for each in found if not math.isnan(each)]
 
     def refuse_marked(self, values: NDArray[Any], start: int) -> None:
-        """Refuse rows, from row ``start`` on, with a number that stands for a missing value.
-
-        Raises
-        ------
-        DataError
-            If there is one.
-        """
+        """Refuse rows, from row ``start`` on, with a number that stands for a missing value."""
         for name, mark in self.marks:
             # float32 of a mark of float64, as the values have been rounded to it too.
             with np.errstate(over="ignore"):

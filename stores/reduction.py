@@ -271,16 +271,9 @@ def task_graph(
 class BlockTask(Generic[T]):
     """One map task; safe to run twice. No dataclass: dask would look for collections in it.
 
-    Parameters
-    ----------
-    block
-        Its rows.
-    topic
-        Topic to which a worker of a cluster reports the block; ``None`` within this process.
-    home
-        Id of the process that made the task; in another one the task first pins BLAS.
-    pinned
-        Versions of that process, which a worker that came later must have, too.
+    A worker of a cluster reports its block to ``topic``, which is ``None`` within this process.
+    ``home`` is the id of the process that made the task: in another one the task first pins BLAS.
+    ``pinned`` are the versions of that process, which a worker that came later must have, too.
     """
 
     def __init__(

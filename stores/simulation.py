@@ -284,15 +284,7 @@ class _Source:
 
 
 class SimulatedGroups:
-    """Contiguous groups with the labels 0, 1, ...; in memory, 16 bytes a group.
-
-    Parameters
-    ----------
-    n_rows, n_groups
-        Numbers of rows and of groups.
-    seed
-        Seed of sizes and effects.
-    """
+    """Contiguous groups with the labels 0, 1, ...; in memory, 16 bytes a group."""
 
     def __init__(self, n_rows: int, n_groups: int, seed: int) -> None:
         rng = stream(seed, 0, Role.SIMULATE, 1)
@@ -321,13 +313,7 @@ class SimulatedGroups:
 def simulated_groups(
     kind: str, family: Kind, n_rows: int, n_groups: int | None, seed: int
 ) -> SimulatedGroups | None:
-    """Return the groups of a simulation; ``None`` without any.
-
-    Raises
-    ------
-    ConfigError
-        If the kind has no linear predictor, or the number of groups is out of range.
-    """
+    """Return the groups of a simulation; ``None`` without any."""
     if n_groups is None:
         return None
     if not isinstance(family, Regression):

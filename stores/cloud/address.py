@@ -61,13 +61,7 @@ Root = Path | CloudFolder
 
 
 def store_root(path: Any) -> Root:
-    """Return the place that ``path`` names: an absolute path, or a folder of an object store.
-
-    Raises
-    ------
-    ConfigError
-        If the scheme is unknown, the address may hold credentials, or it is not a path.
-    """
+    """Return the place that ``path`` names: an absolute path, or a folder of an object store."""
     found = _ADDRESS.match(path) if isinstance(path, str) else None
     if found is None:
         return Path(os.path.abspath(given_path(path)))
@@ -104,13 +98,7 @@ def store_root(path: Any) -> Root:
 
 
 def split_arrays(path: Any) -> tuple[Any, dict[str, str]]:
-    """Return a path without its fragment ``#X=NAME&y=NAME``, and the arrays that it names.
-
-    Raises
-    ------
-    ConfigError
-        If the fragment names an array twice, or another one than X, y, offset and weight.
-    """
+    """Return a path without its fragment ``#X=NAME&y=NAME``, and the arrays that it names."""
     found = _ARRAYS.match(path) if isinstance(path, str) else None
     if found is None:
         return path, {}

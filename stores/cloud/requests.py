@@ -88,13 +88,7 @@ def judge(error: Exception, what: str, tries: int) -> tuple[StreammcError, bool]
 
 
 def budget() -> float:
-    """Return the seconds within which a request is repeated.
-
-    Raises
-    ------
-    ConfigError
-        If the variable is not a positive number.
-    """
+    """Return the seconds within which a request is repeated."""
     text = os.environ.get(BUDGET, "")
     if not text:
         return _BUDGET_SECONDS
@@ -128,15 +122,7 @@ _ENDPOINTS: Final = {
 
 @lru_cache(maxsize=16)
 def connect(scheme: str, bucket: str) -> Any:
-    """Return the ``obstore`` store of a bucket, container or host; nothing is sent yet.
-
-    Raises
-    ------
-    ConfigError
-        If obstore is not installed, or a variable of the environment cannot be used.
-    AccessError
-        If a profile is asked for and has no credentials.
-    """
+    """Return the ``obstore`` store of a bucket, container or host; nothing is sent yet."""
     try:
         from obstore import store
     except ImportError:
@@ -237,15 +223,7 @@ class ObjectStatus(NamedTuple):
 def read_range(
     folder: CloudFolder, key: str, start: int, length: int, tag: str | None = None
 ) -> Any:
-    """Return ``length`` bytes of an object from ``start`` on, as a buffer.
-
-    Raises
-    ------
-    StoreError
-        If the object is missing or shorter, or has changed since it had ``tag``.
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up.
-    """
+    """Return ``length`` bytes of an object from ``start`` on, as a buffer."""
     import obstore
 
     what = f"{key!r} in store {str(folder)!r}"
@@ -302,15 +280,7 @@ def read_into(folder: CloudFolder, key: str, into: NDArray[np.uint8]) -> int:
 
 
 def read_whole(folder: CloudFolder, key: str, limit: int) -> Any:
-    """Return an object of at most ``limit`` bytes, as a buffer, by one request.
-
-    Raises
-    ------
-    StoreError
-        If it is missing or larger.
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up.
-    """
+    """Return an object of at most ``limit`` bytes, as a buffer, by one request."""
     import obstore
 
     what = f"{key!r} in store {str(folder)!r}"
@@ -361,13 +331,7 @@ def list_objects(folder: CloudFolder) -> dict[str, ObjectStatus]:
 
 
 def first_objects(folder: CloudFolder) -> list[str]:
-    """Return the keys of the first objects below a folder, a page at most.
-
-    Raises
-    ------
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up.
-    """
+    """Return the keys of the first objects below a folder, a page at most."""
     import obstore
 
     def collect() -> list[str]:
@@ -380,15 +344,7 @@ def first_objects(folder: CloudFolder) -> list[str]:
 def write(
     folder: CloudFolder, key: str, content: bytes | NDArray[np.uint8], *, new: bool = False
 ) -> None:
-    """Write one object; with ``new`` only if there is none, decided by the service.
-
-    Raises
-    ------
-    IdentityError
-        With ``new``, if there is one with another content.
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up.
-    """
+    """Write one object; with ``new`` only if there is none, decided by the service."""
     import obstore
 
     data = content if isinstance(content, bytes) else content.tobytes()
@@ -430,13 +386,7 @@ def delete(folder: CloudFolder, keys: Sequence[str]) -> None:
 
 
 def attempt(what: str, action: Callable[[], T]) -> T:
-    """Return the result of ``action``, repeated with growing pauses while a failure may pass.
-
-    Raises
-    ------
-    StreammcError
-        The failure, once it is certain or the budget of seconds is used up.
-    """
+    """Return the result of ``action``, repeated with growing pauses while a failure may pass."""
     deadline, pause, tries = time.monotonic() + budget(), _FIRST_PAUSE, 0
     while True:
         tries += 1
@@ -471,22 +421,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class InputObject(io.RawIOBase):
-    """The bytes of an object, read by ranges; every read is of the content that was opened.
-
-    Parameters
-    ----------
-    place
-        Address of the object.
-
-    Raises
-    ------
-    MissingError
-        If there is none.
-    DataError
-        In a read, if the object has changed or is gone since it was opened.
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up.
-    """
+    """The bytes of an object, read by ranges; every read is of the content that was opened."""
 
     def __init__(self, place: CloudFolder) -> None:
         super().__init__()

@@ -102,13 +102,7 @@ class Version(NamedTuple):
 
 
 def decode(data: bytes, folder: CloudFolder) -> Pointer:
-    """Return the pointer in a document.
-
-    Raises
-    ------
-    StoreError
-        If it is damaged, of another program or of another format.
-    """
+    """Return the pointer in a document."""
     where = f"{POINTER!r} in {str(folder)!r}"
     _, own = unseal(data, Path(str(folder / POINTER)))
     if own.get("kind") != _KIND or own.get("format") != _FORMAT:
@@ -131,17 +125,7 @@ def decode(data: bytes, folder: CloudFolder) -> Pointer:
 
 
 def read_pointer(folder: CloudFolder) -> tuple[Pointer, Version] | None:
-    """Return the pointer of the run in a folder and its version; ``None`` if there is none.
-
-    Raises
-    ------
-    MissingError
-        If there is no bucket.
-    StoreError
-        If it is damaged.
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up.
-    """
+    """Return the pointer of the run in a folder and its version; ``None`` if there is none."""
     found = _read(folder)
     return None if found is None else (decode(found[0], folder), found[1])
 
@@ -149,12 +133,7 @@ def read_pointer(folder: CloudFolder) -> tuple[Pointer, Version] | None:
 def put_pointer(folder: CloudFolder, pointer: Pointer, before: Version | None) -> Version:
     """Put a pointer in place of the one of version ``before``; return its own version.
 
-    Raises
-    ------
-    BusyError
-        If another writer has put one since.
-    AccessError, UnavailableError
-        If it is forbidden, or the budget of seconds is used up; it may have been put.
+    After an error of the connection it may have been put.
     """
     import obstore
 
@@ -192,19 +171,7 @@ def put_pointer(folder: CloudFolder, pointer: Pointer, before: Version | None) -
 def require_conditional_puts(folder: CloudFolder, probe: str) -> None:
     """Put an object twice under conditions that the second put cannot meet.
 
-    Parameters
-    ----------
-    folder
-        The address.
-    probe
-        Key of an object that does not exist; it may exist afterwards.
-
-    Raises
-    ------
-    UnavailableError
-        If the service puts it all the same, or the budget of seconds is used up.
-    AccessError
-        If it is forbidden.
+    ``probe`` is the key of an object that does not exist; it may exist afterwards.
     """
     import obstore
 
@@ -291,17 +258,7 @@ def digest(content: bytes | memoryview) -> str:
 
 
 def fetch(folder: CloudFolder, objects: Sequence[Packed], into: Path) -> None:
-    """Fetch archives, in this order, and write their files below the folder ``into``.
-
-    Raises
-    ------
-    StoreError
-        If an object is missing or is not the one that the pointer names.
-    AccessError, UnavailableError
-        If the object store refuses, or the budget of seconds is used up.
-    StorageIOError
-        If the local disk refuses.
-    """
+    """Fetch archives, in this order, and write their files below the folder ``into``."""
     with ThreadPoolExecutor(_THREADS) as pool:
         for start in range(0, len(objects), _THREADS):
             part = objects[start : start + _THREADS]
@@ -348,10 +305,7 @@ MOST_BYTES: Final = 64 * 2**20
 class CopyThread:
     """Copies commits one after the other; those that wait are copied together, as one.
 
-    Parameters
-    ----------
-    copy
-        Copies the changes of a commit, or raises. After an error nothing more is copied.
+    After an error nothing more is copied.
     """
 
     def __init__(self, copy: Callable[[Changes], None]) -> None:
@@ -364,13 +318,7 @@ class CopyThread:
         self._thread.start()
 
     def send(self, changed: Changes) -> None:
-        """Have a commit copied; wait only while over ``MOST_BYTES`` of others are not.
-
-        Raises
-        ------
-        StreammcError
-            If an earlier commit could not be copied.
-        """
+        """Have a commit copied; wait only while over ``MOST_BYTES`` of others are not."""
         with self._changed:
             while self._waiting is not None and self._waiting.nbytes > MOST_BYTES:
                 self._raise()
@@ -423,13 +371,7 @@ class CopyThread:
 
 
 def run_at(address: str) -> Place | Path:
-    """Return the run at an address, or the path that a ``file://`` address names.
-
-    Raises
-    ------
-    ConfigError
-        If the scheme is unknown, or the address may hold credentials.
-    """
+    """Return the run at an address, or the path that a ``file://`` address names."""
     root = store_root(address)
     return root if isinstance(root, Path) else StagedRun(root)
 
@@ -445,13 +387,7 @@ def _local_folder(address: str) -> Path:
 
 
 class StagedRun:
-    """The run in a folder of an object store; see ``trace.places.Place``.
-
-    Parameters
-    ----------
-    folder
-        Its address.
-    """
+    """The run in a folder of an object store; see ``trace.places.Place``."""
 
     def __init__(self, folder: CloudFolder) -> None:
         self.address = str(folder)
@@ -519,17 +455,7 @@ class StagedRun:
         return self._pointer == (None if found is None else found[0])
 
     def require_writable(self) -> None:
-        """Raise a StreammcError if a run cannot be started or continued at the address.
-
-        Raises
-        ------
-        ConfigError
-            If it is the address of a web server.
-        OutputError
-            If objects of something else are there.
-        UnavailableError, AccessError
-            If the object store cannot be reached, refuses a write, or puts what it should refuse.
-        """
+        """Raise a StreammcError if a run cannot be started or continued at the address."""
         if not self._folder.listable:
             raise ConfigError(
                 f"expected an address s3://, gs:// or az:// to write to, found {self.address!r}: "

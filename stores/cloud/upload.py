@@ -29,17 +29,7 @@ CLAIM: Final = ".streammc-writer.json"
 
 
 def refuse_occupied(folder: CloudFolder, *, overwrite: bool = False) -> None:
-    """Refuse a folder with objects in it, or one that cannot be written to.
-
-    Raises
-    ------
-    ConfigError
-        With ``overwrite``, or for an address of a web server.
-    IdentityError
-        If a store or another object is there.
-    BusyError
-        If another process is writing it, or one was killed while it did.
-    """
+    """Refuse a folder with objects in it, or one that cannot be written to."""
     if not folder.listable:
         raise ConfigError(
             f"expected an address s3://, gs:// or az:// to write to, found {str(folder)!r}: give "
@@ -65,15 +55,7 @@ def _refuse_objects(folder: CloudFolder, found: Collection[str]) -> None:
 
 
 class Upload:
-    """The objects of a new store at ``folder``, claimed by this process.
-
-    Raises
-    ------
-    BusyError
-        If another process has claimed it.
-    IdentityError
-        If another process has written there since it was found empty.
-    """
+    """The objects of a new store at ``folder``, claimed by this process."""
 
     def __init__(self, folder: CloudFolder) -> None:
         self._folder = folder
@@ -99,13 +81,7 @@ class Upload:
         requests.write(self._folder, key, content)
 
     def commit(self, keys: Iterable[str], last_key: str, last: bytes) -> None:
-        """Put ``last`` if there is none, then give up the claim.
-
-        Raises
-        ------
-        IdentityError
-            If another process has made a store there.
-        """
+        """Put ``last`` if there is none, then give up the claim."""
         try:
             requests.write(self._folder, last_key, last, new=True)
         except IdentityError:

@@ -73,28 +73,11 @@ class FormulaRows:
     ``kinds`` has the kind of each column of the formula (``formula.fitted.KINDS``); a column of
     dates is ``text``. ``orders`` has the order of the levels of each category.
 
-    Parameters
-    ----------
-    table
-        The table to read.
-    names
-        Columns of the formula.
-    others
-        Numeric columns beside the formula, such as weights: passed on unchanged.
-    spool
-        Path for a temporary copy of the columns, if the table asks for one.
-    labels
-        Columns of row ids or of group labels, collected in the first pass.
-    roles
-        See :meth:`streammc.stores.ingest.faults.Faults.refuse`.
-    text
-        Columns that are text in a fitted formula: those of a CSV file or of folders ``name=value``
-        are text then, also if every value looks like a number.
-
-    Raises
-    ------
-    DataError
-        If a column does not exist or is of a type that is neither number nor text nor date.
+    ``names`` are the columns of the formula, ``others`` numeric ones beside it, passed on
+    unchanged. ``spool`` is the path of a temporary copy, if the table asks for one. ``labels`` are
+    columns of row ids or of group labels, collected in the first pass. ``text`` are columns that
+    are text in a fitted formula: those of a CSV file or of folders ``name=value`` are text then,
+    also if every value looks like a number.
     """
 
     def __init__(
@@ -143,11 +126,6 @@ class FormulaRows:
 
         The rows of a block are in the order of ``names``. Missing values are NaN; they and
         infinite values are recorded in ``faults``, with ``drop_missing`` only the latter.
-
-        Raises
-        ------
-        DataError
-            If a column of numbers has text in it.
         """
         try:
             for start, raw in self._blocks.first(faults):
@@ -180,17 +158,7 @@ class FormulaRows:
     def check_text(self, nodes: Sequence[Node], response: Node | None) -> None:
         """Refuse text where numbers are needed, and comparisons of numbers with text.
 
-        Parameters
-        ----------
-        nodes
-            Expressions of the formula: factors, offsets and the response.
-        response
-            The one that is the response, which never has levels.
-
-        Raises
-        ------
-        DataError
-            With the name of the column, and the first row with text.
+        The ``response``, one of the ``nodes``, never has levels.
         """
         for node in nodes:
             has_levels = is_factor(node, self.kinds) and node != response
@@ -220,15 +188,7 @@ class FormulaRows:
     def check_kinds(self, design: Design | None) -> None:
         """Refuse a column of numbers that was text in the fit, and the reverse.
 
-        Parameters
-        ----------
-        design
-            The fitted formula; ``None`` requires numbers in every column.
-
-        Raises
-        ------
-        DataError
-            With the name of the column, and the first row with text.
+        Without a ``design`` every column must have numbers.
         """
         for name, found in self.kinds.items():
             fitted = "number" if design is None else design.kinds[name]
@@ -300,13 +260,7 @@ class RowReport:
 
 
 def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | None]) -> list[str]:
-    """Return the columns of ``others`` (column by role); refuse one that the formula also uses.
-
-    Raises
-    ------
-    DataError
-        If a column does not exist, or is used twice.
-    """
+    """Return the columns of ``others`` (column by role); refuse one that the formula also uses."""
     chosen = {role: name for role, name in others.items() if name is not None}
     taken = dict.fromkeys(used, "in the formula")
     for role, name in chosen.items():
@@ -346,18 +300,7 @@ class EarlyScan:
     the mean and the standard deviation of its count. Such a formula is scanned and fitted in one
     pass.
 
-    Parameters
-    ----------
-    terms
-        The formula, which :func:`can_scan_early` accepts.
-    kinds
-        Kind of each column of the table.
-    coders
-        Coders of the text columns.
-    scored
-        Whether the table has the response.
-    others
-        Names of the offset, weight and trials columns by role, outside the formula.
+    ``others`` are the offset, weight and trials columns by role, outside the formula.
     """
 
     def __init__(
@@ -513,31 +456,9 @@ class FormulaBlocks:
     expressions with a state, each degree of a polynomial and the mean of a centred spline
     take one more pass.
 
-    Parameters
-    ----------
-    table
-        The table to read.
-    options
-        The formula, or with ``options.like`` the fitted formula of a store; the offset, weight
-        and trials columns, passed on after the design; the treatment of missing values; the
-        seed of the sample for knots.
-    spool
-        Path for a temporary copy of the columns in use, if the table asks for one.
-    progress
-        Called with the number of rows read so far, in each pass.
-    labels
-        Columns of row ids or of group labels, collected in the first pass.
-    scored
-        Whether the table has the response of the formula.
-    factors
-        Grouping columns whose levels become columns of the design.
-
-    Raises
-    ------
-    ConfigError
-        If the formula is not allowed.
-    DataError
-        If it does not fit the table, or values are missing or cannot be used.
+    With ``options.like`` the formula is the fitted one of a store. The offset, weight and trials
+    columns are passed on after the design. ``scored`` says whether the table has the response; the
+    levels of ``factors`` become columns of the design.
     """
 
     def __init__(

@@ -161,13 +161,7 @@ def finite(
 
 
 def transform(node: Call, x: Vector, state: State) -> Any:
-    """Return the fields of formulaic's function at ``x`` (m,); formulaic may add to ``state``.
-
-    Raises
-    ------
-    DataError
-        If its options do not fit the data, such as too few different values for the knots.
-    """
+    """Return the fields of formulaic's function at ``x`` (m,); formulaic may add to ``state``."""
     from formulaic.transforms import TRANSFORMS
 
     options = {
@@ -428,14 +422,8 @@ class _Centred:
 class Distinct:
     """Fitter of a numeric factor: its distinct values.
 
-    Parameters
-    ----------
-    node
-        The factor.
-    boolean
-        Whether the levels 0 and 1 are written as False and True.
-    order
-        Order of the levels; ``None`` sorts them.
+    With ``boolean`` the levels 0 and 1 are written as False and True. Without an ``order`` the
+    levels are sorted.
     """
 
     def __init__(self, node: Node, boolean: bool, order: LevelOrder | None = None) -> None:
@@ -445,13 +433,7 @@ class Distinct:
         self._values: Vector = np.empty(0)
 
     def add(self, values: Vector) -> None:
-        """Add the values (m,) of the next rows.
-
-        Raises
-        ------
-        DataError
-            If there are more levels than a formula may have columns.
-        """
+        """Add the values (m,) of the next rows."""
         self._values = np.union1d(self._values, values)
         _check_levels(self._node, self._values.size)
 
@@ -493,13 +475,7 @@ def _listed(node: Node) -> bool:
 
 
 def factor_state(node: Node, found: list[Level]) -> State:
-    """Return the levels and the reference level of a factor, checked against its options.
-
-    Raises
-    ------
-    DataError
-        If a level in the data is not in the list ``levels``, or the reference is not a level.
-    """
+    """Return the levels and the reference level of a factor, checked against its options."""
     options = dict(node.options) if isinstance(node, Call) else {}
     levels = found
     if "levels" in options:

@@ -71,10 +71,7 @@ def described_factors(
 ) -> list[dict[str, Any]]:
     """Return the attribute ``factors`` of a store: name, first column and number of levels.
 
-    Parameters
-    ----------
-    first
-        Number of the column of the design at which the factors begin.
+    The factors begin at the column ``first`` of the design.
     """
     found = []
     for column in factors:
@@ -126,13 +123,7 @@ class Fields(NamedTuple):
 
 
 def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn]:
-    """Return the full-rank design columns of the terms, with the names of formulaic.
-
-    Raises
-    ------
-    DataError
-        If there are more than 4096 columns, none, or two of the same name.
-    """
+    """Return the full-rank design columns of the terms, with the names of formulaic."""
     _check_size(terms, fields)
     columns = plain_columns(terms.terms, fields)
     if columns is None:
@@ -307,16 +298,9 @@ FACTORS: Final = "factors"
 class Design:
     """A formula with its fitted state.
 
-    Parameters
-    ----------
-    terms
-        The formula.
-    kinds
-        One of ``KINDS`` for each column of the table that the formula uses.
-    states
-        Fitted state of each expression (levels, knots, means), by its label.
-    factors
-        Grouping columns of the formula whose levels are columns of the design, after all others.
+    ``kinds`` has one of ``KINDS`` for each column of the table that the formula uses, ``states``
+    the fitted state of each expression (levels, knots, means) by its label. The levels of the
+    grouping columns ``factors`` are columns of the design, after all others.
     """
 
     def __init__(
@@ -401,18 +385,9 @@ class Design:
     ) -> None:
         """Write the columns without the intercept.
 
-        Parameters
-        ----------
-        values
-            (m,) values of each table column on the right side, none missing.
-        report
-            Called with values that are not finite, out of bounds or of an unseen level.
-        out
-            (number of names, m) float64, every value of which is written; without the columns of
-            ``coded``.
-        coded
-            Factors and their columns, which are left out; their unseen levels are reported
-            elsewhere.
+        ``values`` are those of each table column on the right side (m,), none missing. Every value
+        of ``out`` (names, m) float64 is written; it lacks the columns of the factors ``coded``,
+        whose unseen levels are reported elsewhere.
         """
         away = {j for _, part in coded for j in range(part.start, part.stop)}
         reports = dict.fromkeys((node for node, _ in coded), _silent)
@@ -462,13 +437,7 @@ class Design:
 
 
 def read_design(document: object, where: str) -> Design:
-    """Return the design of a stored formula document, after checking all of it.
-
-    Raises
-    ------
-    StoreError
-        If the formula is not allowed, or the states are not those of its terms.
-    """
+    """Return the design of a stored formula document, after checking all of it."""
     check_document(document, where)
     assert isinstance(document, dict)
     kinds, states, factors = document["columns"], document["states"], document.get(FACTORS, [])
@@ -489,13 +458,7 @@ def read_design(document: object, where: str) -> Design:
 
 
 def check_document(document: object, where: str) -> None:
-    """Check that a stored formula is in the allow-list, and its states are plain values.
-
-    Raises
-    ------
-    StoreError
-        If they are not; the message names the first wrong part.
-    """
+    """Check that a stored formula is in the allow-list, and its states are plain values."""
     if not isinstance(document, dict) or {*document} - {FACTORS} != {"text", "columns", "states"}:
         raise _wrong(where, "text, columns and states", repr(document))
     try:
@@ -599,17 +562,7 @@ def covariate(attributes: Mapping[str, Any], name: str) -> tuple[Vector, float]:
     A basis without its first function has it as one minus the sum of the others. The covariate of
     a smooth effect is therefore a linear function of the stored columns, up to rounding.
 
-    Parameters
-    ----------
-    attributes
-        Attributes of the data set: features, standardisation and formula.
-    name
-        A feature, or a column that stands alone in a ``bs()``, ``center()`` or ``scale()``.
-
-    Raises
-    ------
-    DataError
-        If ``name`` is neither; the message lists the possible names.
+    Other possible names are columns that stand alone in a ``bs()``, ``center()`` or ``scale()``.
     """
     features = list(attributes["features"])
     table = attributes["standardization"] or {}

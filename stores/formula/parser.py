@@ -130,13 +130,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: object) -> list[Token]:
-    """Cut a formula into tokens.
-
-    Raises
-    ------
-    ConfigError
-        If ``text`` is not a string, too long or nested too deep, or a character is not allowed.
-    """
+    """Cut a formula into tokens."""
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         found = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
         raise ConfigError(
@@ -237,13 +231,7 @@ _LIMITS: Final = {"df": 1000, "degree": 20}
 
 
 def parse_expression(tokens: list[Token]) -> Node:
-    """Return the node of a column or of a call with its arguments.
-
-    Raises
-    ------
-    ConfigError
-        If a part of it is not in the allow-list.
-    """
+    """Return the node of a column or of a call with its arguments."""
     start = tokens[0].position
     names: dict[str, Column] = {}
     source = []
@@ -470,14 +458,7 @@ class _Bar(NamedTuple):
 
 
 def cut_groups(tokens: list[Token]) -> tuple[list[Token], tuple[GroupTerms, ...]]:
-    """Return the tokens of a formula without its random effects, and those of each column.
-
-    Raises
-    ------
-    ConfigError
-        If a random effect is written wrongly or there are more than one intercept and one slope
-        of a grouping column; the message says what to write.
-    """
+    """Return the tokens of a formula without its random effects, and those of each column."""
     rest: list[Token] = []
     bars: list[_Bar] = []
     index = 0
@@ -703,37 +684,19 @@ class Terms:
 
 
 def read_nodes(text: object) -> list[Node]:
-    """Check the columns and calls of a formula and return them, without expanding its terms.
-
-    Raises
-    ------
-    ConfigError
-        If something is not allowed; the message says what and where.
-    """
+    """Check the columns and calls of a formula and return them, without expanding its terms."""
     nodes: dict[Node, str] = {}
     with_placeholders(text, nodes)
     return list(nodes)
 
 
 def read_groups(text: object) -> tuple[GroupTerms, ...]:
-    """Return the random effects of a formula, of each grouping column.
-
-    Raises
-    ------
-    ConfigError
-        If they are not allowed; the message says what and where.
-    """
+    """Return the random effects of a formula, of each grouping column."""
     return cut_groups(tokenize(text))[1]
 
 
 def read_terms(text: object) -> Terms:
-    """Check a formula and expand it into terms.
-
-    Raises
-    ------
-    ConfigError
-        If something is not allowed; the message says what and where.
-    """
+    """Check a formula and expand it into terms."""
     nodes: dict[Node, str] = {}
     pieces = with_placeholders(text, nodes)
     assert isinstance(text, str)
@@ -786,11 +749,6 @@ def refuse_powers(text: str) -> None:
     """Refuse ``x ** 2`` as a term: formula algebra reduces it to ``x``.
 
     Only new formulas are refused; stores that already have such a formula are still read.
-
-    Raises
-    ------
-    ConfigError
-        If there is such a term; the message says where, and what was probably meant.
     """
     tokens, depth = tokenize(text), 0
     for before, here, after in zip(tokens, tokens[1:], tokens[2:], strict=False):

@@ -326,22 +326,7 @@ def generation_of(kept: Sequence[Mapping[str, Any]], inputs: Sequence[Record]) -
 def refuse_known(
     kept: Sequence[Mapping[str, Any]], inputs: Sequence[Record], names: Sequence[str], store: str
 ) -> None:
-    """Refuse files of which a store has the rows of some.
-
-    Parameters
-    ----------
-    kept
-        See :func:`recorded_generations`.
-    inputs, names
-        Records of the files to append, and their names for messages.
-    store
-        Path of the store.
-
-    Raises
-    ------
-    IdentityError
-        If a file is unchanged, or another one has its contents.
-    """
+    """Refuse files of which a store has the rows of some."""
     there = {
         real_place(file["path"]): (file, number)
         for number, each in enumerate(kept, 1)
@@ -365,13 +350,7 @@ def refuse_equal(
     *,
     advice: str = AGAIN,
 ) -> None:
-    """Refuse a file with the contents of another one, whose rows a store has.
-
-    Raises
-    ------
-    IdentityError
-        If there is one; names both files. Otherwise see :func:`refuse_known`.
-    """
+    """Refuse a file with the contents of another one, whose rows a store has."""
     there: dict[int, list[tuple[Record, int]]] = {}
     for number, each in enumerate(kept, 1):
         for file in each["inputs"] or ():
@@ -391,13 +370,7 @@ def refuse_equal(
 
 
 def refuse_twice(inputs: Sequence[Record], names: Sequence[str]) -> None:
-    """Refuse two files to append with the same contents; files without rows may be equal.
-
-    Raises
-    ------
-    IdentityError
-        If there are two; names both.
-    """
+    """Refuse two files to append with the same contents; files without rows may be equal."""
     there: dict[int, list[Record]] = {}
     for name, record in zip(names, inputs, strict=True):
         alike = there.setdefault(record["bytes"], [])

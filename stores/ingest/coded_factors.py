@@ -107,15 +107,7 @@ def _codes(design: Design, node: Node, fields: Sequence[int]) -> Index:
 
 
 class LevelCounts:
-    """Rows by code of each factor, in blocks whose last features are codes.
-
-    Parameters
-    ----------
-    factors
-        The factors, in the order of their columns.
-    n_features
-        Columns of the design, without the intercept.
-    """
+    """Rows by code of each factor, in blocks whose last features are codes."""
 
     def __init__(self, factors: Sequence[CodedFactor], n_features: int) -> None:
         self._factors = factors
@@ -174,20 +166,9 @@ class Expansion:
     a store holds as columns, ``((code == j) - mean) / scale``, and the intercept are written last,
     so that a shuffle moves few bytes.
 
-    Parameters
-    ----------
-    records
-        Dtype of the records: dense columns ``X``, ``codes``, and one field for each other array.
-    intercept
-        Whether the first column of ``X`` is ones.
-    x_dtype
-        Dtype of ``X``.
-    factors
-        The factors of ``codes``, in this order.
-    stored
-        Those that the store has as codes.
-    mean, scale
-        (features,) subtracted from every column of the design without the intercept, and divisors.
+    ``records`` is their dtype: dense columns ``X``, ``codes`` of the ``factors`` in this order,
+    and one field for each other array. The store has the factors ``stored`` as codes. ``mean`` and
+    ``scale`` (features,) are of every column of the design without the intercept.
     """
 
     def __init__(

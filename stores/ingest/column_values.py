@@ -147,12 +147,7 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
     Integers beyond 2**53, of decimal types too, are recorded in ``faults``: float64 would round
     them. Any other decimal becomes the nearest double.
 
-    Parameters
-    ----------
-    array
-        (m,) ``pyarrow.Array`` of a type that :func:`kind` calls a number.
-    column, start
-        Name of the column and number of the first row, for ``faults``.
+    The array is of a type that :func:`kind` calls a number.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -253,13 +248,7 @@ def find_integers(array: Any, column: str, start: int, faults: Faults) -> None:
 
 
 def python_texts(array: Any) -> list[Any]:
-    """Return an Arrow array of text, which may be binary, as Python texts.
-
-    Raises
-    ------
-    UnicodeDecodeError
-        If bytes are not UTF-8.
-    """
+    """Return an Arrow array of text, which may be binary, as Python texts."""
     return [each.decode() if isinstance(each, bytes) else each for each in array.to_pylist()]
 
 
@@ -285,15 +274,9 @@ class LevelOrder:
     Ordered dictionaries must agree. Unordered ones are joined in the order of their appearance,
     as pandas joins them.
 
-    Parameters
-    ----------
-    column
-        Name of the column, for messages.
-    levels_of
-        Returns the levels of an Arrow dictionary in their order, without missing ones.
-    unordered
-        Whether unordered dictionaries count, those of a column of categories. They do not where
-        the column is text that is only read as a dictionary.
+    ``levels_of`` returns the levels of an Arrow dictionary in their order, without missing ones.
+    With ``unordered`` the unordered dictionaries count, too: those of a column of categories, and
+    not of text that is only read as a dictionary.
     """
 
     def __init__(
@@ -325,12 +308,6 @@ class LevelOrder:
         """Return levels in the order of the categories; those that are none follow, sorted.
 
         Categories that no ordered dictionary compares are in the order of their appearance.
-
-        Raises
-        ------
-        DataError
-            If ordered dictionaries contradict each other, or one has a category twice with
-            another one in between.
         """
         levels = set(found)
         ranked = dict.fromkeys([*self._merged(), *self._appeared])
@@ -376,15 +353,7 @@ def level_numbers(array: Any, column: str, start: int, faults: Faults) -> Vector
     is recorded in ``faults``. A number of half or single precision is the one of its fewest digits:
     0.1 is the same level in every type.
 
-    Parameters
-    ----------
-    array, column, start, faults
-        As of :func:`to_float64`.
-
-    Raises
-    ------
-    NotANumberError
-        If a text is no number.
+    A text that is no number raises NotANumberError.
     """
     array = _encoded(array)
     place, used = _places(array)
@@ -458,14 +427,7 @@ def number_order(column: str, types: Sequence[Any]) -> LevelOrder:
 class Coder:
     """Coder of a column of text or dates: numbers its values in order of appearance.
 
-    Parameters
-    ----------
-    column
-        Name of the column, for messages.
-    types
-        Arrow types of the column in its sources.
-    written
-        Whether the types are guessed from text, as in CSV files.
+    With ``written`` the types are guessed from text, as in CSV files.
     """
 
     def __init__(self, column: str, types: Sequence[Any], written: bool) -> None:
@@ -482,14 +444,7 @@ class Coder:
         self.values: list[str] = []
 
     def codes(self, array: Any) -> Vector:
-        """Return the code of each value of an Arrow array (m,), NaN for null.
-
-        Raises
-        ------
-        DataError
-            If the column has over a million different values, bytes that are not UTF-8, or a text
-            that may be a number or date of another source.
-        """
+        """Return the code of each value of an Arrow array (m,), NaN for null."""
         self._order.add(array)
         array = _encoded(array)
         place, used = _places(array)
@@ -541,14 +496,7 @@ class Coder:
         return f"{digits.normalize():f}"  # repr has an exponent below 1e-4
 
     def _refuse_doubtful(self, word: str) -> None:
-        """Refuse a text that may be a value of a source with numbers or dates, written otherwise.
-
-        Raises
-        ------
-        DataError
-            If the column has numbers and the text is one in other digits, or truth values, or
-            moments with a zone and the text is one without, or the reverse.
-        """
+        """Refuse a text that may be a number or date of another source, written otherwise."""
         for type_ in self._types:
             if pa.types.is_boolean(type_):
                 doubtful = word.lower() in ("true", "false") and word not in ("True", "False")

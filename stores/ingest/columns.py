@@ -52,16 +52,6 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
     """Return the columns in use; by default every column without another role is a feature.
 
     The columns ``row_id`` and ``options.group`` are not among them.
-
-    Raises
-    ------
-    ConfigError
-        If a column has two roles, trials have no response, or there is neither a feature nor
-        an intercept.
-    DataError
-        If a column does not exist (with the nearest name), is of a type that is neither a
-        number nor text, or a feature is a category of numbers. The caller refuses text,
-        because it can name the row.
     """
     names = ("response", "offset", "weight", "trials")
     roles = {**{name: getattr(options, name) for name in names}, "row id": row_id}

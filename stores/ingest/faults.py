@@ -168,19 +168,9 @@ class Faults:
     ) -> None:
         """Raise an error for the first kind of fault recorded, with its columns; else return.
 
-        Parameters
-        ----------
-        locate
-            Returns ``"row 3 of flights.csv, counted from 1"`` or the like for a row number.
-        roles
-            ``"response"``, ``"weight"`` and so on, of each column that is not a feature.
-        of_text
-            Advice for text and dates, where the usual one does not help.
-
-        Raises
-        ------
-        DataError
-            With the kind, the column, the first row, the number of rows and an example.
+        ``locate`` returns ``"row 3 of flights.csv, counted from 1"`` or the like for a row number.
+        ``roles`` has ``"response"``, ``"weight"`` and so on, of each column that is not a feature.
+        ``of_text`` is the advice for text and dates, where the usual one does not help.
         """
         for kind, (expected, _) in _KINDS.items():
             columns = {

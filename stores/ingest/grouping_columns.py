@@ -35,14 +35,6 @@ def chosen_groups(
 
     Neither for rows to predict. A single factor is integrated, and of several the one of more
     than 300 levels or with a slope; ``options.group_as`` decides otherwise.
-
-    Raises
-    ------
-    ConfigError
-        If the groups are given twice, rows are to keep their order, a choice names no factor, or
-        two factors would have to be integrated.
-    DataError
-        If a factor to become columns has more than 300 levels.
     """
     if options.like is not None:
         return None, ()
@@ -175,17 +167,7 @@ class GroupColumn(IdColumn):
 
     Booleans become 0 and 1, dates ISO text; NaN is missing.
 
-    Parameters
-    ----------
-    table, column, folder
-        As of ``IdColumn``.
-    drop_missing
-        Mark rows without a label, to be left out, instead of refusing them.
-
-    Raises
-    ------
-    DataError
-        If the column does not exist, or holds neither integers nor text nor dates.
+    With ``drop_missing`` rows without a label are marked, to be left out, and not refused.
     """
 
     role: ClassVar[str] = "group"
@@ -276,23 +258,9 @@ def arrange(
 ) -> tuple[list[NDArray[Any]], NDArray[Any], GroupTable]:
     """Return arrays of rows, and their ids, group by group; and the groups.
 
-    Parameters
-    ----------
-    effects
-        The labels (n,), the terms, and whether they are correlated, as of ``from_arrays``.
-    features
-        Names of the columns of the first array.
-    arrays
-        (n, ..) each, or empty.
-    ids
-        (n,) row ids. ``None``: the numbers of the rows.
-
-    Raises
-    ------
-    ConfigError
-        If the terms are not an intercept and at most one feature, or there are no groups.
-    DataError
-        If the labels cannot be used.
+    ``effects`` are the labels (n,), the terms, and whether they are correlated, as of
+    ``from_arrays``. ``features`` are the columns of the first array; arrays are (n, ..) or empty.
+    Without ``ids`` (n,) these are the numbers of the rows.
     """
     from streammc.stores.ingest.shuffle import group_key, group_order
 
@@ -318,13 +286,7 @@ def arrange(
 
 
 def table_of(terms: GroupTerms, labels: NDArray[Any]) -> GroupTable:
-    """Return the groups of rows in memory, from the label of each row (n,), group by group.
-
-    Raises
-    ------
-    DataError
-        If there is one group.
-    """
+    """Return the groups of rows in memory, from the label of each row (n,), group by group."""
     starts = group_starts(labels)
     if starts.size < 2:
         raise one_group(terms.column)

@@ -20,13 +20,7 @@ MISSING: Final = "missing"
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """The options of ``ingest`` that decide the columns, rows and chunks of a store.
-
-    Raises
-    ------
-    ConfigError
-        If the seed or the dtype is wrong.
-    """
+    """The options of ``ingest`` that decide the columns, rows and chunks of a store."""
 
     response: str | None
     features: Sequence[str] | None
@@ -104,13 +98,7 @@ def missing_spellings(options: IngestOptions) -> Sequence[str] | None:
 
 
 def refuse_spellings(options: IngestOptions, table: Table) -> None:
-    """Refuse spellings of a missing value for a table that has none: one that is not CSV.
-
-    Raises
-    ------
-    ConfigError
-        If the options have some.
-    """
+    """Refuse spellings of a missing value for a table that has none: one that is not CSV."""
     if options.missing is not None and not set(table.names) <= table.written:
         raise ConfigError(
             f"expected CSV files with --missing, found {table.sources[0].label}: other tables mark "
@@ -123,13 +111,6 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
 
     With ``options.like`` a table may lack response, trials and weight, which a prediction
     does not need. ``None`` if the table has a response, or without ``options.like``.
-
-    Parameters
-    ----------
-    options
-        The options as given.
-    table
-        The table.
     """
     if options.like is None:
         return None
@@ -146,17 +127,7 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
 def as_in(options: IngestOptions, store: Any) -> IngestOptions:
     """Return options that reproduce the columns of an existing store, on its scale.
 
-    Parameters
-    ----------
-    options
-        The options as given.
-    store
-        A data set, or the path of one. ``None`` takes nothing from a store.
-
-    Raises
-    ------
-    ConfigError
-        If an option that the store decides was given as well.
+    ``store`` is a data set or the path of one; ``None`` takes nothing from a store.
     """
     if options.shuffle is None:
         options = replace(options, shuffle=store is None)

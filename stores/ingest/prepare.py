@@ -51,22 +51,7 @@ Progress = Callable[[int, "int | None", str], None]
 
 
 class Prepared:
-    """A table after the first pass: statistics, warnings, and the records of the second pass.
-
-    Parameters
-    ----------
-    table, options
-        The table and the options of ``ingest``.
-    folder
-        An existing private directory for temporary files.
-    progress
-        See ``ingest``.
-
-    Raises
-    ------
-    ConfigError, DataError
-        See ``ingest``.
-    """
+    """A table after the first pass: statistics, warnings, and the records of the second pass."""
 
     def __init__(
         self, table: Table, options: IngestOptions, folder: Path, progress: Progress | None

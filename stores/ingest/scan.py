@@ -52,20 +52,9 @@ def scan(
     Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``;
     the moments are valid only without such faults.
 
-    Parameters
-    ----------
-    blocks
-        ``(first row, values (c, m))``, NaN for missing.
-    columns
-        The c columns.
-    drop_missing
-        Leave out rows with a missing value, and count them.
-    rounding
-        Compute the rounding errors of all columns in float32; else they are 0.
-    progress
-        Called with the number of rows read so far.
-    count
-        Called with the rows of every block that are kept.
+    Missing values are NaN in ``blocks``. Without ``rounding`` the rounding errors are 0.
+    ``progress`` gets the number of rows read so far, ``count`` the rows of every block that are
+    kept.
     """
     scanner = Scanner(columns, faults, drop_missing=drop_missing, rounding=rounding, count=count)
     for start, values in blocks:
@@ -197,11 +186,6 @@ class Moments:
 
     (Chan, Golub and LeVeque 1983, eq. 1.5, for all blocks at once), with exactly rounded sums.
     Blocks whose squares would overflow or underflow are scaled by a power of two.
-
-    Parameters
-    ----------
-    n_columns
-        Number of columns c.
     """
 
     def __init__(self, n_columns: int) -> None:

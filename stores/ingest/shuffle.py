@@ -45,23 +45,10 @@ def shuffled(
     size of the records once. The order depends on the generator, the number of rows and the
     lengths of the blocks.
 
-    Parameters
-    ----------
-    blocks
-        1-D arrays of ``dtype``; the iterator may overwrite an array when it yields the next.
-    n_rows
-        Their total length.
-    folder
-        An existing private directory for the buckets; empty again at the end.
-    rng
-        Random generator; drawn from until the last record is yielded.
-    leaf_bytes
-        Largest number of bytes that are permuted in memory at once.
-    row_bytes
-        Bytes that a record counts for in ``leaf_bytes``, on which the order depends; ``None``:
-        those of ``dtype``.
-    progress
-        Called with the number of records scattered to buckets so far.
+    The iterator ``blocks`` may overwrite an array when it yields the next. ``folder`` is private
+    to the buckets, and empty again at the end. A record counts as ``row_bytes`` in ``leaf_bytes``,
+    on which the order depends: by default those of ``dtype``. ``progress`` gets the number of
+    records scattered to buckets so far.
     """
     size_of_row = dtype.itemsize if row_bytes is None else row_bytes
     if n_rows * size_of_row <= leaf_bytes or n_rows < 2:
@@ -196,12 +183,7 @@ def group_key(seed: int) -> Hashes:
 def keyed_hash(labels: NDArray[Any], key: Hashes) -> Hashes:
     """Return hashes (m,) of labels (m,): ``splitmix64`` finalisers of each 8 bytes and the key.
 
-    Parameters
-    ----------
-    labels
-        int64, or UTF-8 texts as bytes; the width of the bytes does not matter.
-    key
-        (2,) random numbers.
+    Labels are int64, or UTF-8 texts as bytes, whose width does not matter.
     """
     if labels.dtype.kind != "S":
         return _mix(_mix(labels.astype(np.int64).view(np.uint64) ^ key[0]) + key[1])
@@ -256,23 +238,8 @@ def grouped(
     one is cut by further bits. A bucket of a single group needs no sorting and is copied, so that a
     group may be larger than the memory.
 
-    Parameters
-    ----------
-    blocks
-        1-D arrays of ``dtype``, whose field ``group`` has the labels; the iterator may overwrite
-        an array when it yields the next.
-    n_rows
-        Their total length.
-    folder
-        An existing private directory for the buckets; empty again at the end.
-    key
-        (2,) key of the hash.
-    leaf_bytes
-        Largest number of bytes that are sorted in memory at once.
-    progress
-        Called with the number of records scattered to buckets so far.
-    used_bits
-        Leading bits of the hash that all records share.
+    The field ``group`` has the labels. All records share the first ``used_bits`` bits of the hash.
+    The other parameters are those of :func:`shuffled`.
     """
     if n_rows * dtype.itemsize <= leaf_bytes or n_rows < 2 or used_bits >= 64:
         rows = _together(blocks, n_rows, dtype)

@@ -34,20 +34,10 @@ _BLOCK_BYTES: Final = 12 << 20
 class TableBlocks:
     """Blocks ``(first row, (c, m) float64)`` of a table; the next block overwrites the last.
 
-    Parameters
-    ----------
-    table
-        The table to read.
-    names
-        The c columns, in this order.
-    spool
-        Path for a temporary copy that :meth:`again` reads, if the table asks for one.
-    coders
-        Coders of the text columns.
-    labels
-        Columns of row ids or of group labels, collected in the first pass.
-    orders
-        Orders of the levels of columns whose categories are numbers, recorded as they are read.
+    ``spool`` is the path of a temporary copy that :meth:`again` reads, if the table asks for one.
+    ``labels`` are columns of row ids or of group labels, collected in the first pass; ``orders``
+    has the orders of the levels of columns whose categories are numbers, recorded as they are
+    read.
     """
 
     def __init__(

@@ -36,16 +36,8 @@ def row_warnings(
 ) -> list[str]:
     """Return the warnings about values, unused index columns and rows left out.
 
-    Parameters
-    ----------
-    table, columns
-        The table, and the columns of the store.
-    dropped
-        Number of rows left out, for missing values.
-    missing
-        Number of rows with a missing value in each column of the table.
-    spelled
-        Whether the spellings of a missing value in CSV were given.
+    ``missing`` counts the rows with a missing value in each column of the table; ``spelled`` says
+    whether the spellings of a missing value in CSV were given.
     """
     lines = table.warnings()
     hidden = table.hidden - set(columns.names)
@@ -76,11 +68,6 @@ def check_values(
     """Refuse columns that cannot be stored; return the warnings about constant columns.
 
     ``factors`` are columns that may be constant: the prior of their coefficients is known.
-
-    Raises
-    ------
-    DataError
-        If a column cannot be represented, or all weights or trials are 0; names the column.
     """
     for name, what in ((columns.weight, "weight"), (columns.trials, "count")):
         index = columns.index(name)
@@ -140,24 +127,7 @@ def beyond_dtype(found: Scan, dtype: str, mean: Vector, scale: Vector) -> int | 
 
 
 def check_groups(groups: GroupTerms, several: bool, features: Sequence[str]) -> None:
-    """Refuse a single group, and a slope that is no column of the design.
-
-    Parameters
-    ----------
-    groups
-        The random effects.
-    several
-        Whether there are several groups.
-    features
-        Columns of the design, without the intercept.
-
-    Raises
-    ------
-    DataError
-        If there is one group.
-    ConfigError
-        If the slope is no column of numbers.
-    """
+    """Refuse a single group, and a slope that is no column of the design."""
     if not several:
         raise one_group(groups.column)
     for name in groups.terms[1:]:
@@ -266,17 +236,8 @@ def wide_design(
 ) -> list[str]:
     """Return a warning if the design has so many columns that sampling would be slow.
 
-    Parameters
-    ----------
-    design
-        The fitted formula with its levels; ``None`` without a formula.
-    mean
-        (c,) means of the columns before standardisation, without the intercept; the mean of
-        a level's indicator is its share of the rows.
-    n_rows, n_features
-        Numbers of rows and of columns of the store.
-    codes
-        Number of columns of each coded factor.
+    ``mean`` (c,) is that before standardisation, without the intercept: that of a level's
+    indicator is its share of the rows. ``codes`` has the number of columns of each coded factor.
     """
     if n_features < MANY_COLUMNS:
         return []
@@ -305,16 +266,8 @@ def large_store(
 ) -> list[str]:
     """Return a warning if rows take over 100 MB and ten times the bytes of their source.
 
-    Parameters
-    ----------
-    design, stored
-        The fitted formula, and its factors that are stored as codes.
-    size
-        Numbers of rows and of bytes of a row.
-    source_bytes
-        Bytes of the source; ``None`` if they are not known.
-    smaller
-        Another way to fewer bytes, or empty.
+    ``stored`` are the factors that are codes, ``size`` the numbers of rows and of bytes of a row,
+    and ``smaller`` another way to fewer bytes, or empty.
     """
     n_rows, row_bytes = size
     total = n_rows * row_bytes

@@ -20,21 +20,7 @@ from streammc.stores.rows.mapping import map_member
 def read_groups(
     root: Root, layout: Layout, manifest: Manifest, described: Mapping[str, Any]
 ) -> GroupTable:
-    """Return the groups of a store; every chunk of their first rows is checked.
-
-    Parameters
-    ----------
-    root, layout, manifest
-        The store.
-    described
-        Its attribute ``groups``.
-
-    Raises
-    ------
-    StoreError
-        If ``group_offset`` is damaged, does not increase from 0 to the number of rows, or
-        contradicts the attributes.
-    """
+    """Return the groups of a store; every chunk of their first rows is checked."""
     offset, labels = layout.groups
     _check(root, layout, manifest, described)
 

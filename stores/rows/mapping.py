@@ -64,15 +64,7 @@ class _Range:
 
 
 def map_member(root: Path, layout: Layout, member: Member) -> NDArray[Any]:
-    """Return all chunks of ``member`` as one read-only array, padding included.
-
-    Raises
-    ------
-    StoreError
-        If a chunk file is missing, not a regular file or of the wrong length.
-    OutOfMemoryError
-        If the system allows no further mapping.
-    """
+    """Return all chunks of ``member`` as one read-only array, padding included."""
     size = layout.chunk_bytes(member)
     shape = member.shape(layout.chunk_rows * layout.n_chunks)
     dtype = np.dtype(member.dtype).newbyteorder("<")

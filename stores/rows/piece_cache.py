@@ -94,13 +94,7 @@ def gather_pieces(
 
 
 def cache_bytes() -> int:
-    """Return the bytes of the cache: of ``STREAMMC_CACHE_MB``, else 512 MB or 1/8 of the memory.
-
-    Raises
-    ------
-    ConfigError
-        If the variable is not a positive number.
-    """
+    """Return the bytes of the cache: of ``STREAMMC_CACHE_MB``, else 512 MB or 1/8 of the memory."""
     text = os.environ.get(CACHE, "")
     if not text:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -117,17 +111,7 @@ class CachedRows:
 
     The rows are those of a mapped store, bit for bit. Safe from many threads.
 
-    Parameters
-    ----------
-    reader
-        Reads and decodes pieces.
-    most_bytes
-        Bytes of the cache. What is being read comes on top, at most half as much per thread.
-
-    Raises
-    ------
-    StoreError
-        If four pieces do not fit into the cache.
+    The cache has ``most_bytes``. What is being read comes on top, at most half as much per thread.
     """
 
     def __init__(self, reader: PieceReader, most_bytes: int | None = None) -> None:
@@ -168,13 +152,7 @@ class CachedRows:
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Raise: these rows have no place in memory.
-
-        Raises
-        ------
-        ConfigError
-            Always.
-        """
+        """Raise: these rows have no place in memory."""
         raise ConfigError(
             f"expected a store that can be mapped into memory, found {self._reader.where}, which "
             "has shards, is remote or of another program: ingest it with --layout local, and copy "
@@ -182,15 +160,7 @@ class CachedRows:
         )
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
-        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other.
-
-        Raises
-        ------
-        StoreError
-            If a piece is missing or damaged.
-        AccessError, UnavailableError
-            If the object store refuses.
-        """
+        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other."""
         starts = np.ascontiguousarray(starts, dtype=np.int64)
         rows = starts.size * unit_rows
         shapes = (out.X.shape, *(vector.shape for vector in out[1:]))
@@ -311,15 +281,8 @@ class _Span(NamedTuple):
 class StorePieces:
     """Reader of the pieces of a store; see ``piece_cache.PieceReader``.
 
-    Parameters
-    ----------
-    root, layout, manifest
-        The store.
-    tags
-        Tag of each object when the store was opened, by key, where the service has such; of files
-        :func:`stamp_tag`.
-    coded
-        The columns of a design with codes, which are expanded as they are decoded.
+    ``tags`` has the tag of each object when the store was opened, by key, where the service has
+    such; of files :func:`stamp_tag`. Designs with codes are expanded as they are decoded.
     """
 
     def __init__(
@@ -351,17 +314,7 @@ class StorePieces:
         self._indices: dict[str, NDArray[np.int64]] = {}
 
     def read(self, pieces: Sequence[int]) -> list[Pieces]:
-        """Return some pieces, given in increasing order.
-
-        Raises
-        ------
-        StoreError
-            If an object is missing, damaged or no longer the one that was opened.
-        BusyError
-            If the store was replaced, or rows were appended, after it was opened.
-        AccessError, UnavailableError
-            If the object store refuses.
-        """
+        """Return some pieces, given in increasing order."""
         try:
             return self._read(pieces)
         except StoreError:

@@ -101,13 +101,7 @@ class StoreBlock:
         return not isinstance(store_root(self.root), Path)
 
     def pieces(self) -> Iterator[RowBlock]:
-        """Yield the rows chunk by chunk; each file is read once, checked and not copied.
-
-        Raises
-        ------
-        StoreError
-            If a chunk is missing or damaged; the message names it.
-        """
+        """Yield the rows chunk by chunk; each file is read once, checked and not copied."""
         shapes = (self.chunk_rows, self.members, self._ahead())
         # Removed while in use, so that two blocks read in turn by one thread share no buffer.
         cached = vars(_thread).pop("buffers", None)

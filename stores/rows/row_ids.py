@@ -28,21 +28,7 @@ class IdColumn:
     A column of a CSV file is kept as text, and becomes integers if every value is written as
     an integer in canonical form.
 
-    Parameters
-    ----------
-    table
-        The table to read.
-    column
-        Name of the column of the ids.
-    folder
-        An existing private directory for temporary files.
-    text
-        Whether a column of a CSV file stays text, also if every value is written as an integer.
-
-    Raises
-    ------
-    DataError
-        If the column does not exist, or holds neither integers nor text.
+    With ``text`` it stays text.
     """
 
     role: ClassVar[str] = "row id"
@@ -138,19 +124,8 @@ def in_memory(
 ) -> NDArray[Any]:
     """Return row ids given as an array: (n,) int64, or UTF-8 texts as bytes of one width.
 
-    Parameters
-    ----------
-    values, n_rows
-        The array, and the number of its values.
-    name
-        Name of the argument, for messages.
-    column
-        Class of a column of such values, which decides the types that are allowed.
-
-    Raises
-    ------
-    DataError
-        If they are of another type, or not ``n_rows``, or one is missing.
+    ``name`` is that of the argument in messages; the class ``column`` decides the types that are
+    allowed.
     """
     import pyarrow as pa
 

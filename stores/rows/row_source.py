@@ -110,14 +110,8 @@ def missing_runs(
 class MemoryRows:
     """Rows of arrays in memory: a ``RowSource``.
 
-    Parameters
-    ----------
-    X
-        (n, q) float32 or float64, C-contiguous, also with codes; rows past ``n_rows`` are padding.
-    y, offset, weight
-        (n,), or empty for response 0, offset 0 or weight 1.
-    n_rows
-        Number of rows of the table.
+    ``X`` (n, q) is float32 or float64, C-contiguous, also with codes; rows past ``n_rows`` are
+    padding. The others are (n,), or empty for response 0, offset 0 or weight 1.
     """
 
     def __init__(
@@ -144,15 +138,7 @@ class MemoryRows:
         return self.arrays if self.codes is None else (*self.arrays, self.codes)
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
-        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other.
-
-        Raises
-        ------
-        ConfigError
-            If ``out`` has other shapes.
-        StoreError
-            If a code stands for no column.
-        """
+        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other."""
         starts = np.ascontiguousarray(starts, dtype=np.int64)
         rows = starts.size * unit_rows
         if unit_rows < 1 or out.X.shape != (rows, self.n_features):
@@ -184,11 +170,8 @@ class MemoryRows:
 class MappedRows(MemoryRows):
     """Rows of mapped chunk files: a ``RowSource``.
 
-    Parameters
-    ----------
-    observable
-        Whether the system tells this user which pages are in memory. It does if the user may
-        write the files.
+    ``observable`` says whether the system tells this user which pages are in memory. It does if
+    the user may write the files.
     """
 
     def __init__(
@@ -240,13 +223,6 @@ def open_rows(
     """Return the rows of a store: mapped if its chunks are raw files, else through a cache.
 
     ``coded`` are the columns of a design with codes.
-
-    Raises
-    ------
-    StoreError
-        If a chunk file contradicts the layout.
-    OutOfMemoryError
-        If the system allows no further mapping.
     """
     if isinstance(root, Path) and layout.shards is None:
         return _mapped(root, layout, coded)

@@ -36,14 +36,7 @@ def find_trial_faults(
 ) -> None:
     """Record counts that are not whole numbers of at least 0, and successes above trials.
 
-    Parameters
-    ----------
-    names
-        Names of the columns of successes and of trials.
-    start
-        Number of the first row.
-    successes, trials
-        (m,) counts; NaN and infinity are ignored.
+    NaN and infinity are ignored.
     """
     finite = np.isfinite(successes) & np.isfinite(trials)
     whole = finite.copy()
