@@ -57,7 +57,8 @@ class MemoryStore(FormulaColumns, Shown):
     attributes
         Attributes as in the group attribute of a store.
     chunk_rows
-        Rows of a piece; a block of a full pass is a multiple of it.
+        Rows of a piece, rounded up to a multiple of 4096; a block of a full pass is a multiple of
+        it. ``None``: chosen by the width of a row.
     ids
         (n,) row ids. ``None``: the numbers of the rows.
     groups
@@ -73,7 +74,7 @@ class MemoryStore(FormulaColumns, Shown):
         offset: NDArray[np.float64],
         weight: NDArray[np.float64],
         attributes: dict[str, Any],
-        chunk_rows: int,
+        chunk_rows: int | None,
         ids: NDArray[Any] | None = None,
         groups: GroupTable | NDArray[Any] | None = None,
     ) -> None:
@@ -82,7 +83,9 @@ class MemoryStore(FormulaColumns, Shown):
         self.n_rows, self.n_features = X.shape
         self.response: str | None = attributes["response"]
         self._arrays = (X, y, offset, weight)
-        self._chunk_rows = chunk_rows
+        if chunk_rows is None:
+            chunk_rows = choose_chunk_rows(self.n_features * X.dtype.itemsize)
+        self._chunk_rows: int = min(round_chunk_rows(chunk_rows), self.n_rows)
         self._ids = ids
         self.groups = groups if isinstance(groups, GroupTable) else None
         self._row_groups = None if isinstance(groups, GroupTable) else groups
@@ -286,22 +289,21 @@ def from_arrays(
         attributes |= {"trials": "trials"} | ({} if weight is None else {"weight": "weight"})
     ids = None
     if row_id is not None:
-        from streammc.stores.rows.row_ids import in_memory
+        from streammc.stores.ingest.row_labels import in_memory
 
         ids = in_memory(row_id, rows)
         attributes[ROW_ID] = ROW_ID
     table = None
     if groups is not None or tuple(terms) != ("1",) or not correlated:
-        from streammc.stores.ingest.grouping_columns import arrange
+        from streammc.stores.ingest.row_labels import arrange
 
         given_rows = matrix, response_values, offsets, weights
         arranged, ids, table = arrange((groups, terms, correlated), names, given_rows, ids)
         design, response_values, offsets, weights = arranged
         attributes |= {"shuffle_seed": 0, "groups": table.describe()}
-    width = len(names) * matrix.itemsize
-    step = choose_chunk_rows(width) if chunk_rows is None else chunk_rows
-    chunk = min(round_chunk_rows(step), rows)
-    return MemoryStore(design, response_values, offsets, weights, attributes, chunk, ids, table)
+    return MemoryStore(
+        design, response_values, offsets, weights, attributes, chunk_rows, ids, table
+    )
 
 
 def with_factors(

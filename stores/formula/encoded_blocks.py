@@ -58,12 +58,11 @@ from streammc.stores.ingest.coded_factors import (
 )
 from streammc.stores.ingest.column_values import Coder, iso_word, kind, number_order
 from streammc.stores.ingest.columns import Columns, check_types, require_column
-from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
+from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.row_labels import IdColumn
 from streammc.stores.ingest.scan import Scan, Scanner
-from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, kept_rows
-from streammc.stores.rows.row_ids import IdColumn
-from streammc.stores.sources.csv_source import NotANumberError
+from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, kept_rows, no_rows
 from streammc.stores.sources.tables import Table
 
 
@@ -89,11 +88,9 @@ class FormulaRows:
         labels: Sequence[IdColumn] = (),
         roles: Mapping[str, str] | None = None,
         text: Collection[str] = (),
+        fitted: bool = False,
     ) -> None:
         self.table = table
-        self._roles = roles
-        self.fitted = False
-        """Whether the columns have to be as in the table that the formula was fitted to."""
         for name in names:
             require_column(table, name, "a column of the formula")
         self.names = [*names, *others]
@@ -115,11 +112,13 @@ class FormulaRows:
             for name in names
             if self.kinds[name] == "category"
         }
-        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
+        self._blocks = TableBlocks(
+            table, self.names, spool, self.coders, labels, self.orders, roles, fitted
+        )
         self.missing = self._blocks.missing
         for name in others:
             if _kind(table, name) == "text":
-                raise self.text_error("text", [name])
+                raise self._blocks.text_error([name], "text")
 
     def first(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
         """Yield the first row number and the values (columns, rows) of each block of the table.
@@ -127,19 +126,15 @@ class FormulaRows:
         The rows of a block are in the order of ``names``. Missing values are NaN; they and
         infinite values are recorded in ``faults``, with ``drop_missing`` only the latter.
         """
-        try:
-            for start, raw in self._blocks.first(faults):
-                missing = np.isnan(raw)
-                for index, name in enumerate(self.names):
-                    if not drop_missing:
-                        spelled = name in self.coders and name in self.table.written
-                        found = "missing texts" if spelled else "missing values"
-                        faults.add(found, name, start, missing[index], raw[index])
-                    faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
-                yield start, raw
-        except NotANumberError as error:
-            advice = FITTED_TEXT if self.fitted else LATE_TEXT
-            raise self.text_error(str(error), advice=advice) from error
+        for start, raw in self._blocks.first(faults):
+            missing = np.isnan(raw)
+            for index, name in enumerate(self.names):
+                if not drop_missing:
+                    spelled = name in self.coders and name in self.table.written
+                    kind = "missing texts" if spelled else "missing values"
+                    faults.add(kind, name, start, missing[index], raw[index])
+                faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
+            yield start, raw
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again."""
@@ -193,7 +188,7 @@ class FormulaRows:
         for name, found in self.kinds.items():
             fitted = "number" if design is None else design.kinds[name]
             if found == "text" and fitted != "text":
-                raise self.text_error("text", [name], FITTED_TEXT)
+                raise self._blocks.text_error([name], "text", FITTED_TEXT)
             if fitted == "text" and found != "text":
                 raise DataError(
                     f"expected text in column {name!r}, as in the table that the formula was "
@@ -220,27 +215,7 @@ class FormulaRows:
         columns = [part.name for part in walk(node) if isinstance(part, Column)]
         text = [name for name in columns if name in self.coders]
         if len(text) > compared and not (has_levels and isinstance(inner, Column)):
-            raise self.text_error("text", text[:1])
-
-    def text_error(
-        self, found: str, names: Sequence[str] = (), advice: str | None = None
-    ) -> DataError:
-        """Search the table for text in numeric columns; return the error with its place.
-
-        ``advice`` replaces the usual one, to take the column as a factor.
-        """
-        faults = Faults()
-        names = names or [name for name in self.names if name not in self.coders]
-        self._blocks.find_text(names, faults)
-        try:
-            faults.refuse(self.table.locate, self._roles, advice)
-        except DataError as error:
-            return error
-        advice = advice or "take it as a factor, C(column)"
-        return DataError(
-            f"expected numbers in column {names[0]!r} of {self.table.sources[0].label}, found "
-            f"{found}: convert it, or {advice}"
-        )
+            raise self._blocks.text_error(text[:1], "text")
 
 
 class RowReport:
@@ -496,8 +471,9 @@ class FormulaBlocks:
         roles |= {name: "response" for node in own for name in columns_of(node)}
         known = None if fitted is None else read_design(fitted, "the store")
         wanted = () if known is None else [name for name in used if known.kinds.get(name) == "text"]
-        self._rows = FormulaRows(table, used, self._others, spool, labels, roles, wanted)
-        self._rows.fitted = known is not None
+        self._rows = FormulaRows(
+            table, used, self._others, spool, labels, roles, wanted, fitted=known is not None
+        )
         self.missing = self._rows.missing
         self._early: EarlyScan | None = None
         if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
@@ -559,9 +535,6 @@ class FormulaBlocks:
         terms = self.design.terms
         own = [terms.response] if self._scored else []
         return self._rows.absent_texts([*terms.factors, *terms.offsets, *own])
-
-    def find_text(self, names: Sequence[str], faults: Faults) -> None:
-        """Do nothing: the fit of the formula has already searched for text."""
 
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
         keep, values = self._rows.kept(raw)
@@ -631,11 +604,7 @@ class FormulaBlocks:
             self._progress(seen)
         faults.refuse(rows.table.locate)
         if first and not kept:
-            lost = f"{seen} rows, all with missing values" if seen else "none"
-            raise DataError(
-                f"expected at least one row in {rows.table.sources[0].label}, found {lost}"
-                ": check the file"
-            )
+            raise no_rows(rows.table, seen)
 
     def _fitter(self, node: Node, seed: int) -> Fitter:
         if not is_factor(node, self._rows.kinds):

@@ -24,8 +24,8 @@ from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.format.writer import ExtendingWriter
 from streammc.stores.ingest.column_values import LIMIT
-from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
-from streammc.stores.ingest.ingestion import check_output, ingest
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings, unscored
+from streammc.stores.ingest.ingestion import check_output, ingest, store_report
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.sources.input_files import (
     complete_records,
@@ -129,11 +129,11 @@ def append(
         files = complete_records(inputs, table.rows_read)
         if files and not again:
             refuse_twice(files, table.paths)
-        with ExtendingWriter(store, store.n_rows + prepared.found.n_rows) as writer:
+        with ExtendingWriter(store, store.n_rows + prepared.scan.n_rows) as writer:
             _write(store, prepared, writer)
             entry = {
-                "n_rows": prepared.found.n_rows,
-                "n_dropped": prepared.found.n_dropped,
+                "n_rows": prepared.scan.n_rows,
+                "n_dropped": prepared.scan.n_dropped,
                 "shuffle_seed": int(seed) if options.shuffle else False,
                 "sources": [],
                 "inputs": files,
@@ -178,27 +178,14 @@ def _options(store: Store, *, shuffle: bool | None, seed: int, drop_missing: boo
             f"expected a store with row ids to shuffle new rows, found {store.address!r}, whose "
             "ids are positions: use --no-shuffle, or make it again from all tables"
         )
-    options = IngestOptions(
-        response=None,
-        features=None,
-        offset=None,
-        weight=None,
-        trials=None,
-        shuffle=wanted,
-        seed=seed,
-        dtype=str(store.attributes["dtype"]),
-        standardize=True,
-        intercept=True,
-        drop_missing=drop_missing,
-    )
+    dtype = str(store.attributes["dtype"])
+    options = IngestOptions(shuffle=wanted, seed=seed, dtype=dtype, drop_missing=drop_missing)
     ids = store.layout.member(ROW_ID)
     return replace(as_in(options, store), text_ids=ids is not None and ids.columns is not None)
 
 
 def _require_response(store: Store, table: Table, options: IngestOptions) -> None:
     """Raise DataError if the table lacks the response or the row ids of the store."""
-    from streammc.stores.ingest.ingest_options import unscored
-
     label = table.sources[0].label
     if store.response is not None and unscored(options, table) is not None:
         raise DataError(
@@ -216,11 +203,11 @@ def _require_response(store: Store, table: Table, options: IngestOptions) -> Non
 def _check_fit(store: Store, prepared: Prepared, table: Table) -> None:
     """Raise DataError if the responses or the row ids do not fit the dtypes of the store."""
     label, y = table.sources[0].label, store.layout.member("y")
-    given = prepared.found.y_dtype
+    given = prepared.scan.y_dtype
     if y is not None and given is not None:
         index = prepared.columns.index(prepared.columns.response)
         assert index is not None
-        low, high = prepared.found.minimum[index], prepared.found.maximum[index]
+        low, high = prepared.scan.minimum[index], prepared.scan.maximum[index]
         whole = given not in ("float32", "float64")
         size = max(-low, high)
         exact = y.dtype in _EXACT and whole and size <= _EXACT[y.dtype]
@@ -232,10 +219,10 @@ def _check_fit(store: Store, prepared: Prepared, table: Table) -> None:
                 "again from all tables"
             )
     member, ids = store.layout.member(ROW_ID), prepared.encoding.id_dtype
-    if member is None and prepared.found.n_dropped:
+    if member is None and prepared.scan.n_dropped:
         raise DataError(
             f"expected no missing values in {label}, since the row ids of store {store.address!r} "
-            f"are positions, found {prepared.found.n_dropped} rows with some: give values for them"
+            f"are positions, found {prepared.scan.n_dropped} rows with some: give values for them"
         )
     if member is not None and ids is not None and not _holds(member, ids):
         width = f"texts of at most {member.columns} bytes"
@@ -282,19 +269,11 @@ def _report(
     store: Store, number: int, new: bool, warnings: list[str], started: float
 ) -> dict[str, Any]:
     """Return the JSON of :func:`append`."""
-    y = store.layout.member("y")
-    kept = with_inputs(store.attributes, store.manifest.inputs)
-    return {
-        "path": store.address,
-        **store.attributes,
+    generations = with_inputs(store.attributes, store.manifest.inputs)
+    return store_report(store) | {
         **store.recorded_generations(),
-        "y_dtype": None if y is None else y.dtype,
-        "chunk_rows": store.layout.chunk_rows,
-        "row_bytes": store.layout.row_bytes,
-        "bytes": store.manifest.total_bytes,
-        "fingerprint": store.fingerprint,
         "generation": number,
-        "appended_rows": kept[number - 1]["n_rows"],
+        "appended_rows": generations[number - 1]["n_rows"],
         "new": new,
         "warnings": warnings,
         "seconds": monotonic() - started,

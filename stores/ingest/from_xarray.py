@@ -15,9 +15,9 @@ from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.stores.format.layout import CODES, GROUP_OFFSET, ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.ingestion import ingest, make_data_set
+from streammc.stores.ingest.row_labels import id_texts, id_values
 from streammc.stores.memory import from_arrays
 from streammc.stores.packed_values import StoredNumbers
-from streammc.stores.rows.row_ids import id_texts, id_values
 from streammc.stores.sources.array_source import (
     ArraySource,
     refuse_codes,

@@ -22,18 +22,18 @@ MISSING: Final = "missing"
 class IngestOptions:
     """The options of ``ingest`` that decide the columns, rows and chunks of a store."""
 
-    response: str | None
-    features: Sequence[str] | None
-    offset: str | None
-    weight: str | None
-    trials: str | None
-    shuffle: bool | None
+    response: str | None = None
+    features: Sequence[str] | None = None
+    offset: str | None = None
+    weight: str | None = None
+    trials: str | None = None
+    shuffle: bool | None = None
     """``None``: true, except with the columns of an existing store; see :func:`as_in`."""
-    seed: int
-    dtype: str
-    standardize: bool
-    intercept: bool
-    drop_missing: bool
+    seed: int = 0
+    dtype: str = "float32"
+    standardize: bool = True
+    intercept: bool = True
+    drop_missing: bool = False
     missing: Sequence[str] | None = None
     """Spellings of a missing value in CSV, see ``sources.csv_source``; ``None``: the usual ones."""
     formula: str | None = None
@@ -42,7 +42,7 @@ class IngestOptions:
     """Whether row ids of a CSV file stay text, also if each is written as an integer."""
     group: str | None = None
     group_as: Mapping[str, str] | Sequence[str] | None = None
-    """``columns`` or ``integrated`` by factor; see ``ingest.grouping_columns``."""
+    """``columns`` or ``integrated`` by factor; see ``row_labels.chosen_groups``."""
     chunk_rows: int | None = None
     codes_above: int | None = None
     """Number of columns above which a factor becomes codes; ``None``: the default."""
@@ -52,8 +52,7 @@ class IngestOptions:
     """Attributes of an existing store: its columns, fitted formula and standardisation."""
 
     def __post_init__(self) -> None:
-        named = self.features is None or isinstance(self.features, str | Iterable)
-        if not named:
+        if not (self.features is None or isinstance(self.features, str | Iterable)):
             raise ConfigError(
                 f"expected the names of columns as features, found {self.features!r}: give a list"
             )

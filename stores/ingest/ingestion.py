@@ -23,16 +23,14 @@ from streammc.stores.format.layout import (
     GROUP,
     ROW_GROUP,
     ROW_ID,
-    choose_chunk_rows,
-    round_chunk_rows,
 )
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_output, scratch_for
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest.coded_factors import Expansion
-from streammc.stores.ingest.grouping_columns import table_of
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.row_labels import table_of
 from streammc.stores.memory import MemoryStore
 from streammc.stores.sources.input_files import complete_records, input_records
 from streammc.stores.sources.tables import open_table, table_parts
@@ -333,13 +331,13 @@ def make_store(
             str(target),
             features=prepared.feature_names,
             dtype=options.dtype,
-            y_dtype=prepared.found.y_dtype,
+            y_dtype=prepared.scan.y_dtype,
             offset=prepared.columns.offset is not None,
             weight=(prepared.columns.weight or prepared.columns.trials) is not None,
             row_id=prepared.encoding.id_dtype,
             **{prepared.encoding.group_field: prepared.encoding.group_dtype},
             chunk_rows=options.chunk_rows,
-            n_rows=prepared.found.n_rows,
+            n_rows=prepared.scan.n_rows,
             codes=prepared.described_codes(),
             overwrite=overwrite,
             cloud=options.cloud,
@@ -350,17 +348,24 @@ def make_store(
                 writer.append_with(len(records), partial(_expand, prepared.expansion, records))
             writer.commit(prepared.attributes(), [complete_records(inputs, table.rows_read)])
     store = open_store(str(target))
-    return {
-        "path": str(target),
-        **store.attributes,
+    return store_report(store) | {
         "references": store.references(),
-        "y_dtype": prepared.found.y_dtype,
-        "chunk_rows": store.layout.chunk_rows,
-        "row_bytes": store.layout.row_bytes,
-        "bytes": sum(entry.size for entry in store.manifest.entries.values()),
-        "fingerprint": store.fingerprint,
         "warnings": prepared.warnings,
         "seconds": monotonic() - started,
+    }
+
+
+def store_report(store: Store) -> dict[str, Any]:
+    """Return what ``ingest`` and ``append`` report of the store that they made."""
+    y = store.layout.member("y")
+    return {
+        "path": store.address,
+        **store.attributes,
+        "y_dtype": None if y is None else y.dtype,
+        "chunk_rows": store.layout.chunk_rows,
+        "row_bytes": store.layout.row_bytes,
+        "bytes": store.manifest.total_bytes,
+        "fingerprint": store.fingerprint,
     }
 
 
@@ -411,7 +416,7 @@ def make_data_set(
 
 
 def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
-    rows = prepared.found.n_rows
+    rows = prepared.scan.n_rows
     arrays = prepared.expansion.empty(rows)
     done = 0
     for records in prepared.records():
@@ -434,14 +439,13 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
     if prepared.groups is not None:
         groups = table_of(prepared.groups, arrays.pop(GROUP))
         attributes["groups"] = groups.describe()
-    step = choose_chunk_rows(X.shape[1] * X.dtype.itemsize) if chunk_rows is None else chunk_rows
     return MemoryStore(
         X,
         arrays.get("y", empty),
         arrays.get("offset", empty),
         arrays.get("weight", empty),
         attributes,
-        min(round_chunk_rows(step), rows),
+        chunk_rows,
         arrays.get(ROW_ID),
         groups,
     )

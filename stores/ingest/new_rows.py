@@ -78,8 +78,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         )
     with marked_folder("streammc-") as folder:
         opened = open_table(table, attributes.get(MISSING))
-        rows = FormulaRows(opened, used, others, folder / "table")
-        rows.fitted = True
+        rows = FormulaRows(opened, used, others, folder / "table", fitted=True)
         rows.check_kinds(design)
         if design is not None:
             nodes = [*design.terms.factors, *map(factor_node, design.factors)]

@@ -16,11 +16,11 @@ from streammc.protocols import Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import CODES, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
+from streammc.stores.formula.fitted import Design
 from streammc.stores.in_threads import ahead
-from streammc.stores.ingest.coded_factors import Expansion, LevelCounts, described
+from streammc.stores.ingest.coded_factors import CodedFactor, Expansion, LevelCounts, described
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
-from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
-from streammc.stores.ingest.grouping_columns import chosen_groups, group_column
+from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import (
     MISSING,
     IngestOptions,
@@ -28,9 +28,10 @@ from streammc.stores.ingest.ingest_options import (
     refuse_spellings,
     unscored,
 )
-from streammc.stores.ingest.scan import Scan, scan
+from streammc.stores.ingest.row_labels import IdColumn, chosen_groups, group_column, id_column
+from streammc.stores.ingest.scan import Scan, Scanner
 from streammc.stores.ingest.shuffle import LEAF_BYTES, group_key, grouped, shuffled
-from streammc.stores.ingest.table_blocks import TableBlocks, kept_rows
+from streammc.stores.ingest.table_blocks import TableBlocks, kept_rows, no_rows
 from streammc.stores.ingest.value_checks import (
     beyond_dtype,
     check_groups,
@@ -42,9 +43,7 @@ from streammc.stores.ingest.value_checks import (
     single_levels,
     wide_design,
 )
-from streammc.stores.rows.row_ids import id_column
 from streammc.stores.rows.row_weights import proportions
-from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
 
 Progress = Callable[[int, "int | None", str], None]
@@ -68,59 +67,74 @@ class Prepared:
                 f"{table.sources[0].label} has no response: its rows can be predicted, not scored"
             )
             options = without
-        self._options = options
         self._ids = id_column(table, options, folder, self.warnings)
-        self.groups, self._factors = chosen_groups(table, options)
+        self.groups, grouping = chosen_groups(table, options)
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
+        labels = [column for column in (self._ids, self._labels) if column is not None]
         self._blocks: TableBlocks | FormulaBlocks
-        self._kept = [column for column in (self._ids, self._labels) if column is not None]
-        self._formula: FormulaBlocks | None = None
+        self._design: Design | None = None
+        factors: Sequence[CodedFactor] = ()
+        self.codes: list[CodedFactor] = []
+        early = None
         if options.formula is not None:
-            self._formula = self._blocks = self._fit(options)
-            self._options = replace(options, intercept=self._formula.design.terms.intercept)
-            self.columns: Columns = self._formula.columns
-            block_columns = self._formula.block_columns
+            self._blocks = formula = self._fit(options, labels, grouping)
+            self._design, factors, self.codes = formula.design, formula.factors, formula.coded
+            options = replace(options, intercept=formula.design.terms.intercept)
+            self.columns, block_columns = formula.columns, formula.block_columns
+            early = formula.early_scan
             if options.like is None:
-                self.warnings += doubtful_levels(self._formula.design)
-                self.warnings += single_levels(self._formula.design)
-                self.warnings += self._formula.absent_texts()
+                self.warnings += doubtful_levels(formula.design)
+                self.warnings += single_levels(formula.design)
+                self.warnings += formula.absent_texts()
         else:
             row_id = None if self._ids is None else self._ids.column
             self.columns = block_columns = choose_columns(table, options, row_id)
             self._blocks = TableBlocks(
-                table, self.columns.names, folder / "table", labels=self._kept
+                table,
+                self.columns.names,
+                folder / "table",
+                labels=labels,
+                roles=self.columns.roles,
+                fitted=options.like is not None,
             )
             text = text_columns(table, self.columns)
             if text:
-                raise self._text(text, "text")
-        self.codes = [] if self._formula is None else self._formula.coded
-        factors = [] if self._formula is None else self._formula.factors
-        levels = LevelCounts(factors, len(self.columns.features))
-        self.found = levels.widened(self._scan(block_columns, levels))
+                advice = None if options.like is None else FITTED_TEXT
+                otherwise = (
+                    "leave it out with --features, or take it as a factor: "
+                    f"--formula 'y ~ C({text[0]})'"
+                )
+                raise self._blocks.text_error(text, "text", advice, otherwise)
+        self._options = options
+        # Means are subtracted if columns are standardised, but of a regression without intercept:
+        # there, centring would change what the columns span. Columns without a response are
+        # themselves what a model is of, and are centred.
+        has_response = self._design is not None or self.columns.response is not None
+        self._centred = options.standardize and (options.intercept or not has_response)
+        n_features = len(self.columns.features)
+        levels = LevelCounts(factors, n_features)
+        self.scan = levels.widened(self._scan(block_columns, levels, early))
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
         spelled = missing_spellings(options) is not None
-        dropped, missing = self.found.n_dropped, self._blocks.missing
+        dropped, missing = self.scan.n_dropped, self._blocks.missing
         self.warnings += row_warnings(table, self.columns, dropped, missing, spelled)
-        given = () if self._formula is None else self._formula.design.effect_names
-        options = self._options
-        poor = check_values(self.columns, self.found, options, self._centred, given)
+        effects = () if self._design is None else self._design.effect_names
+        doubts = check_values(self.columns, self.scan, options, self._centred, effects)
         # Rows to predict, or to append, are on the scale of a store, whatever they vary by.
-        self.warnings += poor if options.like is None else []
-        n_features = len(self.columns.features)
-        if options.like is None:  # rows to sample from, not rows to predict
-            design = None if self._formula is None else self._formula.design
-            mean, width = self.found.mean[:n_features], len(self.feature_names)
-            codes = [factor.columns for factor in self.codes]
-            self.warnings += wide_design(design, mean, self.found.n_rows, width, codes)
+        if options.like is None:
+            means, width = self.scan.mean[:n_features], len(self.feature_names)
+            sizes = [factor.columns for factor in self.codes]
+            self.warnings += doubts
+            self.warnings += wide_design(self._design, means, self.scan.n_rows, width, sizes)
         mean, scale = self._mean, self._scale = self._standardization(n_features)
-        beyond = beyond_dtype(self.found, options.dtype, mean, scale)
+        beyond = beyond_dtype(self.scan, options.dtype, mean, scale)
         if beyond is not None:
             raise self._too_large(beyond, levels.dense.tolist())
         self.encoding = Encoding(
             block_columns,
             options.dtype,
-            self.found.y_dtype,
+            self.scan.y_dtype,
             mean[levels.dense],
             scale[levels.dense],
             self._id_dtype,
@@ -129,13 +143,7 @@ class Prepared:
             len(factors),
         )
         self.expansion = Expansion(
-            self.encoding.dtype,
-            self._options.intercept,
-            options.dtype,
-            factors,
-            self.codes,
-            mean,
-            scale,
+            self.encoding.dtype, options.intercept, options.dtype, factors, self.codes, mean, scale
         )
 
     def _standardization(self, n_features: int) -> tuple[Vector, Vector]:
@@ -144,15 +152,14 @@ class Prepared:
         if not options.standardize:
             return np.zeros(n_features), np.ones(n_features)
         if options.like is not None:
-            given = options.like["standardization"]
-            first = int(options.intercept)
-            return np.array(given["mean"][first:]), np.array(given["scale"][first:])
-        mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
+            stored, first = options.like["standardization"], int(options.intercept)
+            return np.array(stored["mean"][first:]), np.array(stored["scale"][first:])
+        mean, scale = self.scan.mean[:n_features], self.scan.sd[:n_features]
         scale = np.where(scale == 0, 1.0, scale)
         mean = mean if self._centred else np.zeros(n_features)
-        if self._formula is not None:
-            scale = np.where(self._formula.design.levels_alone, 1.0, scale)
-            mean = np.where(self._formula.design.effects, 0.0, mean)
+        if self._design is not None:
+            scale = np.where(self._design.levels_alone, 1.0, scale)
+            mean = np.where(self._design.effects, 0.0, mean)
         return mean, scale
 
     def _too_large(self, feature: int, dense: Sequence[int]) -> DataError:
@@ -178,21 +185,9 @@ class Prepared:
         )
 
     @property
-    def _centred(self) -> bool:
-        """Whether means are subtracted: if standardised, but of a regression without intercept."""
-        # There, centring would change what the columns span. Columns without a response are
-        # themselves what a model is of, and are centred.
-        options = self._options
-        return options.standardize and (options.intercept or not self._has_response)
-
-    @property
-    def _has_response(self) -> bool:
-        return self._formula is not None or self.columns.response is not None
-
-    @property
     def size(self) -> tuple[int, int]:
         """Numbers of rows and of bytes of a row, before any compression."""
-        return self.found.n_rows, self.expansion.row_bytes
+        return self.scan.n_rows, self.expansion.row_bytes
 
     def size_warnings(self, in_memory: bool = False) -> list[str]:
         """Return a warning if the rows take far more bytes than their source."""
@@ -201,9 +196,7 @@ class Prepared:
         # Groups are read at an address: their store has to be mapped.
         fixed = in_memory or self.groups is not None
         smaller = "" if fixed else "compress the store, --layout cloud --compression zstd"
-        design = None if self._formula is None else self._formula.design
-        source = self._table.n_bytes
-        return large_store(design, self.codes, self.size, source, smaller)
+        return large_store(self._design, self.codes, self.size, self._table.n_bytes, smaller)
 
     @property
     def feature_names(self) -> list[str]:
@@ -212,29 +205,24 @@ class Prepared:
 
     def records(self) -> Iterator[NDArray[Any]]:
         """Make the second pass: yield the rows as records, a slice of the expansion at a time."""
-        rows = self.found.n_rows
+        rows = self.scan.n_rows
         dtype, step = self.encoding.dtype, self.expansion.slice_rows
         parts: Iterator[NDArray[Any]] = ahead(self._encoded())
         in_memory = rows * self.expansion.row_bytes <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
+        buckets = self._folder / "buckets"
+        buckets.mkdir()
         if self.groups is not None:
-            (self._folder / "buckets").mkdir()
+            key = group_key(int(self._options.seed))
             parts = grouped(
-                parts,
-                rows,
-                dtype,
-                self._folder / "buckets",
-                group_key(int(self._options.seed)),
-                leaf_bytes=LEAF_BYTES,
-                progress=report,
+                parts, rows, dtype, buckets, key, leaf_bytes=LEAF_BYTES, progress=report
             )
         elif self._options.shuffle:
-            (self._folder / "buckets").mkdir()
             parts = shuffled(
                 parts,
                 rows,
                 dtype,
-                self._folder / "buckets",
+                buckets,
                 stream(int(self._options.seed), 0, Role.SHUFFLE),
                 leaf_bytes=LEAF_BYTES,
                 row_bytes=self.expansion.row_bytes,
@@ -266,43 +254,44 @@ class Prepared:
         options, spellings = self._options, missing_spellings(self._options)
         standardization = None
         if options.standardize:
-            first = [0.0] * options.intercept, [1.0] * options.intercept
             standardization = {
-                "mean": [*first[0], *self._mean.tolist()],
-                "scale": [*first[1], *self._scale.tolist()],
+                "mean": [0.0] * options.intercept + self._mean.tolist(),
+                "scale": [1.0] * options.intercept + self._scale.tolist(),
             }
-        return {
+        attributes: dict[str, Any] = {
             "response": self.columns.response,
             "offset": self.columns.offset,
             "weight": self.columns.weight,
             "trials": self.columns.trials,
             "intercept": options.intercept,
             "standardization": standardization,
-            "formula": self._formula and self._formula.design.document(),
+            "formula": self._design and self._design.document(),
             "shuffle_seed": int(options.seed) if options.shuffle else False,
             "sources": self._table.paths,
-            "n_dropped": self.found.n_dropped,
-            **({} if spellings is None else {MISSING: list(spellings)}),
-            **({} if self._ids is None else {"row_id": self._ids.column}),
-            **self._group_attributes(),
+            "n_dropped": self.scan.n_dropped,
         }
-
-    def _group_attributes(self) -> dict[str, Any]:
-        design = None if self._formula is None else self._formula.design
-        factors = [] if design is None else design.described_factors()
-        stated: dict[str, Any] = {"factors": factors} if factors else {}
+        if spellings is not None:
+            attributes[MISSING] = list(spellings)
+        if self._ids is not None:
+            attributes[ROW_ID] = self._ids.column
+        if self._design is not None and self._design.factors:
+            attributes["factors"] = self._design.described_factors()
         if self.groups is not None:
-            return stated | {"groups": self.groups.describe()}
-        return stated | ({} if self._labels is None else {ROW_GROUP: self._labels.column})
+            attributes["groups"] = self.groups.describe()
+        elif self._labels is not None:
+            attributes[ROW_GROUP] = self._labels.column
+        return attributes
 
     @property
     def _id_dtype(self) -> str | None:
         """Dtype of the row ids; ``None`` if each id is the row's position in the store."""
         if self._ids is not None:
             return self._ids.dtype
-        return "int64" if self._options.shuffle or self.found.n_dropped else None
+        return "int64" if self._options.shuffle or self.scan.n_dropped else None
 
-    def _fit(self, options: IngestOptions) -> FormulaBlocks:
+    def _fit(
+        self, options: IngestOptions, labels: Sequence[IdColumn], grouping: Sequence[str]
+    ) -> FormulaBlocks:
         for name in ("response", "features"):
             if getattr(options, name) is not None:
                 raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")
@@ -313,9 +302,9 @@ class Prepared:
             options,
             spool=self._folder / "table",
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
-            labels=self._kept,
+            labels=labels,
             scored=self._scored,
-            factors=self._factors,
+            factors=grouping,
         )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:
@@ -330,7 +319,7 @@ class Prepared:
             elif self._id_dtype is not None:
                 ids = np.arange(start, start + values.shape[1])
             labels = None if self._labels is None else self._labels.read(start, values.shape[1])
-            if self.found.n_dropped:
+            if self.scan.n_dropped:
                 kept = kept_rows(values)
                 values, ids = values[:, kept], None if ids is None else ids[kept]
                 labels = None if labels is None else labels[kept]
@@ -338,53 +327,29 @@ class Prepared:
 
     def described_codes(self) -> list[dict[str, Any]]:
         """Return the coded factors as in the attribute ``codes`` of a store."""
-        return [] if self._formula is None else described(self.codes, self._formula.design)
+        return [] if self._design is None else described(self.codes, self._design)
 
-    def _scan(self, columns: Columns, levels: LevelCounts) -> Scan:
+    def _scan(
+        self,
+        columns: Columns,
+        levels: LevelCounts,
+        early: Callable[[LevelCounts], Scan | None] | None,
+    ) -> Scan:
         options, faults = self._options, Faults()
         rounding = options.dtype == "float32" and not self._centred
-        early = None
-        if self._formula is not None and not rounding:
-            early = self._formula.early_scan(levels)
-        if early is not None:
-            return early
-        try:
-            found = scan(
-                self._blocks.first(faults),
-                columns,
-                faults,
-                drop_missing=options.drop_missing,
-                rounding=rounding,
-                progress=lambda done: self._report(done, self._table.n_rows, "scan"),
-                count=levels.add,
-            )
-        except NotANumberError as error:
-            raise self._text(self.columns.names, str(error), LATE_TEXT) from error
+        scan = None if early is None or rounding else early(levels)
+        if scan is not None:
+            return scan
+        drop = options.drop_missing
+        scanner = Scanner(columns, faults, drop_missing=drop, rounding=rounding, count=levels.add)
+        for start, values in self._blocks.first(faults):
+            scanner.add(start, values)
+            self._report(scanner.seen, self._table.n_rows, "scan")
+        scan = scanner.finish()
         faults.refuse(self._table.locate, self.columns.roles)
-        if found.n_rows == 0:
-            lost = f"{found.n_dropped} rows, all with missing values" * bool(found.n_dropped)
-            raise DataError(
-                f"expected at least one row in {self._table.sources[0].label}, "
-                f"found {lost or 'none'}: check the file"
-            )
-        return found
-
-    def _text(self, names: Sequence[str], found: str, advice: str | None = None) -> DataError:
-        """Search the columns ``names`` for text; return the error with its place."""
-        faults = Faults()
-        if self._options.like is not None:
-            advice = FITTED_TEXT
-        self._blocks.find_text(names, faults)
-        try:
-            faults.refuse(self._table.locate, self.columns.roles, advice)
-        except DataError as error:
-            return error
-        factor = "leave it out with --features, or take it as a factor: --formula 'y ~ C({})'"
-        advice = advice or factor.format(names[0])
-        return DataError(
-            f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
-            f"{found}: convert it, or {advice}"
-        )
+        if scan.n_rows == 0:
+            raise no_rows(self._table, scan.n_dropped)
+        return scan
 
 
 @dataclass(frozen=True)

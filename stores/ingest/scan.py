@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum, ldexp, sqrt
 from typing import Final
@@ -37,35 +37,13 @@ class Scan:
     """Smallest dtype that holds the response exactly."""
 
 
-def scan(
-    blocks: Iterable[tuple[int, Matrix]],
-    columns: Columns,
-    faults: Faults,
-    *,
-    drop_missing: bool,
-    rounding: bool,
-    progress: Callable[[int], None] | None = None,
-    count: Callable[[Matrix], None] | None = None,
-) -> Scan:
-    """Read every block once; return moments, ranges and rounding errors of the columns.
+class Scanner:
+    """Accumulator of moments, ranges and rounding errors of columns, block by block.
 
     Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``;
-    the moments are valid only without such faults.
-
-    Missing values are NaN in ``blocks``. Without ``rounding`` the rounding errors are 0.
-    ``progress`` gets the number of rows read so far, ``count`` the rows of every block that are
-    kept.
+    the moments are valid only without such faults. Without ``rounding`` the rounding errors in
+    float32 are 0. ``count`` is called with the rows of every block that are kept.
     """
-    scanner = Scanner(columns, faults, drop_missing=drop_missing, rounding=rounding, count=count)
-    for start, values in blocks:
-        scanner.add(start, values)
-        if progress is not None:
-            progress(scanner.seen)
-    return scanner.finish()
-
-
-class Scanner:
-    """Accumulator of a :func:`scan`, with its parameters."""
 
     def __init__(
         self,

@@ -57,9 +57,11 @@ def shuffled(
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
     n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * size_of_row * 10 // (leaf_bytes * 9))))
-    sizes = _scatter(blocks, n_buckets, folder, rng, progress)
-    if sizes.sum() != n_rows:
-        raise ValueError(f"expected {n_rows} records, found {sizes.sum()}")
+
+    def at_random(block: Records) -> NDArray[Any]:
+        return rng.integers(0, n_buckets, block.size, dtype=np.uint8)
+
+    sizes, _ = _scatter(blocks, n_buckets, n_rows, folder, at_random, progress)
     leaf_rows = leaf_bytes // size_of_row
     leaf = np.empty(min(leaf_rows, int(sizes.max())), dtype)
     for bucket, size in enumerate(sizes):
@@ -107,23 +109,38 @@ def permuted(rows: Records, order: NDArray[np.int64]) -> Iterator[Records]:
 def _scatter(
     blocks: Iterable[Records],
     n_buckets: int,
+    n_rows: int,
     folder: Path,
-    rng: np.random.Generator,
+    bucket_of: Callable[[Records], NDArray[Any]],
     progress: Callable[[int], None] | None,
-) -> NDArray[np.int64]:
-    """Append each record to a random bucket; return the number of records in each bucket."""
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Append each record to its bucket.
+
+    Returns
+    -------
+    sizes, single
+        (buckets,) number of records of each bucket, and whether all of them are of one group.
+    """
     sizes = np.zeros(n_buckets, np.int64)
+    single = np.ones(n_buckets, np.bool_)
+    first: dict[int, Any] = {}
     for block in blocks:
-        labels = rng.integers(0, n_buckets, block.size, dtype=np.uint8)
-        counts = np.bincount(labels, minlength=n_buckets)
-        ordered = take(block, np.argsort(labels, kind="stable"))
+        buckets = bucket_of(block)
+        counts = np.bincount(buckets, minlength=n_buckets)
+        ordered = take(block, np.argsort(buckets.astype(np.uint8), kind="stable"))
         ends = np.cumsum(counts)
         for bucket in np.flatnonzero(counts):
-            append(folder / str(bucket), ordered[ends[bucket] - counts[bucket] : ends[bucket]])
+            part = ordered[ends[bucket] - counts[bucket] : ends[bucket]]
+            if single[bucket] and GROUP in (part.dtype.names or ()):
+                label = first.setdefault(int(bucket), part[GROUP][0])
+                single[bucket] = bool((part[GROUP] == label).all())
+            append(folder / str(bucket), part)
         sizes += counts
         if progress is not None:
             progress(int(sizes.sum()))
-    return sizes
+    if sizes.sum() != n_rows:
+        raise ValueError(f"expected {n_rows} records, found {sizes.sum()}")
+    return sizes, single
 
 
 def take(records: Records, index: NDArray[np.int64]) -> Records:
@@ -133,12 +150,12 @@ def take(records: Records, index: NDArray[np.int64]) -> Records:
     return opaque.take(index).view(records.dtype)
 
 
-def append(path: Path, records: Records) -> None:
-    """Append records to a file, which is made at the first call."""
+def append(path: Path, values: NDArray[Any]) -> None:
+    """Append the bytes of an array to a file, which is made at the first call."""
     # Opened for each call: 256 open files per level would reach the limit of descriptors.
     descriptor = os.open(path, _FLAGS, 0o600)
     try:
-        raw: Any = records.view(np.uint8)
+        raw: Any = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         view = memoryview(raw)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -189,12 +206,12 @@ def keyed_hash(labels: NDArray[Any], key: Hashes) -> Hashes:
         return _mix(_mix(labels.astype(np.int64).view(np.uint64) ^ key[0]) + key[1])
     width = -(-labels.itemsize // 8) * 8
     words = labels.astype(f"S{width}").view(np.uint8).reshape(-1, width).view("<u8")
-    found = np.full(labels.size, key[0])
+    hashes = np.full(labels.size, key[0])
     for index in range(words.shape[1]):
         word = words[:, index]
-        mixed = _mix((found ^ word) + key[1])
-        found = np.where(word != 0, mixed, found)
-    return _mix(found)
+        mixed = _mix((hashes ^ word) + key[1])
+        hashes = np.where(word != 0, mixed, hashes)
+    return _mix(hashes)
 
 
 def _mix(x: Hashes) -> Hashes:
@@ -208,8 +225,9 @@ def group_order(labels: NDArray[Any], key: Hashes) -> NDArray[np.int64]:
     """Return the positions (m,) of the rows in the order of hash, label and row."""
     hashes = keyed_hash(labels, key)
     order = np.argsort(hashes, kind="stable")
-    ordered, found = hashes[order], labels[order]
-    if ((ordered[1:] == ordered[:-1]) & (found[1:] != found[:-1])).any():
+    sorted_hashes, sorted_labels = hashes[order], labels[order]
+    same = sorted_hashes[1:] == sorted_hashes[:-1]
+    if (same & (sorted_labels[1:] != sorted_labels[:-1])).any():
         by_label = np.argsort(labels, kind="stable")
         order = by_label[np.argsort(hashes[by_label], kind="stable")]
     return order
@@ -248,9 +266,12 @@ def grouped(
     # Buckets of half a leaf on average, since groups differ in size.
     wanted = 2 * n_rows * dtype.itemsize // leaf_bytes
     bits = min(_BITS, max(1, int(wanted).bit_length()), 64 - used_bits)
-    sizes, single = _scatter_groups(blocks, bits, used_bits, folder, key, progress)
-    if sizes.sum() != n_rows:
-        raise ValueError(f"expected {n_rows} records, found {sizes.sum()}")
+
+    def by_hash(block: Records) -> NDArray[np.int64]:
+        hashes = keyed_hash(block[GROUP], key)
+        return ((hashes << np.uint64(used_bits)) >> np.uint64(64 - bits)).astype(np.int64)
+
+    sizes, single = _scatter(blocks, 1 << bits, n_rows, folder, by_hash, progress)
     for bucket in np.flatnonzero(sizes):
         path = folder / str(bucket)
         again = read(path, dtype, leaf_bytes // 4)
@@ -270,39 +291,3 @@ def grouped(
             )
             inner.rmdir()
         path.unlink()
-
-
-def _scatter_groups(
-    blocks: Iterable[Records],
-    bits: int,
-    used_bits: int,
-    folder: Path,
-    key: Hashes,
-    progress: Callable[[int], None] | None,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Append each record to the bucket of its hash.
-
-    Returns
-    -------
-    sizes, single
-        (2^bits,) number of records of each bucket, and whether all of them have one label.
-    """
-    sizes = np.zeros(1 << bits, np.int64)
-    single = np.ones(1 << bits, np.bool_)
-    first: dict[int, Any] = {}
-    for block in blocks:
-        hashes = keyed_hash(block[GROUP], key)
-        buckets = ((hashes << np.uint64(used_bits)) >> np.uint64(64 - bits)).astype(np.int64)
-        counts = np.bincount(buckets, minlength=1 << bits)
-        ordered = take(block, np.argsort(buckets.astype(np.uint8), kind="stable"))
-        ends = np.cumsum(counts)
-        for bucket in np.flatnonzero(counts):
-            part = ordered[ends[bucket] - counts[bucket] : ends[bucket]]
-            if single[bucket]:
-                label = first.setdefault(int(bucket), part[GROUP][0])
-                single[bucket] = bool((part[GROUP] == label).all())
-            append(folder / str(bucket), part)
-        sizes += counts
-        if progress is not None:
-            progress(int(sizes.sum()))
-    return sizes, single

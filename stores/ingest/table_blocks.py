@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.errors import DataError
 from streammc.protocols import Matrix, Vector
 from streammc.stores.ingest.column_values import (
     LIMIT,
@@ -24,9 +25,13 @@ from streammc.stores.ingest.column_values import (
     level_numbers,
     to_float64,
 )
-from streammc.stores.ingest.faults import Faults
-from streammc.stores.rows.row_ids import IdColumn
+from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
+from streammc.stores.ingest.shuffle import append
+from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
+
+if TYPE_CHECKING:
+    from streammc.stores.ingest.row_labels import IdColumn
 
 _BLOCK_BYTES: Final = 12 << 20
 
@@ -48,8 +53,12 @@ class TableBlocks:
         coders: Mapping[str, Coder] | None = None,
         labels: Sequence[IdColumn] = (),
         orders: Mapping[str, LevelOrder] | None = None,
+        roles: Mapping[str, str] | None = None,
+        fitted: bool = False,
     ) -> None:
         self._table = table
+        self._roles = roles
+        self._fitted = fitted
         self._names = list(names)
         self._rows = block_rows(len(names))
         self._coders = coders or {}
@@ -64,17 +73,19 @@ class TableBlocks:
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Read the table; missing values are NaN, inexact integers are recorded in ``faults``."""
-        if self._spool is None:
-            yield from self._read(faults, first=True)
-        else:
-            with open(self._spool, "wb", buffering=0) as copy:
-                for start, values in self._read(faults, first=True):
-                    view = memoryview(raw_bytes(values))
-                    while view:
-                        view = view[copy.write(view) :]
-                    yield start, values
+        try:
+            for start, values in self._read(faults, first=True):
+                if self._spool is not None:
+                    append(self._spool, values)
+                yield start, values
+        except NotANumberError as error:
+            names = [name for name in self._names if name not in self._coders]
+            advice = FITTED_TEXT if self._fitted else LATE_TEXT
+            raise self.text_error(names, str(error), advice) from error
         if self._doubtful:
-            self._find_integers(sorted(self._doubtful), faults)
+            names = sorted(self._doubtful)
+            for name, start, array in self._written_again(names):
+                find_integers(array, name, start, faults)
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again, once it is exhausted."""
@@ -85,26 +96,41 @@ class TableBlocks:
         start = 0
         with open(self._spool, "rb", buffering=0) as copy:
             buffer = np.empty(columns * self._rows)
-            while count := copy.readinto(memoryview(raw_bytes(buffer))):
+            raw: Any = buffer.view(np.uint8)
+            while count := copy.readinto(memoryview(raw)):
                 rows = count // (8 * columns)
                 yield start, buffer[: columns * rows].reshape(columns, rows)
                 start += rows
 
-    def find_text(self, names: Sequence[str], faults: Faults) -> None:
-        """Read the columns ``names`` again; record values that are not written as numbers."""
-        start = 0
-        for batch in self._table.batches(names, self._rows, text=True):
-            for index, name in enumerate(names):
-                boolean = name in self._table.booleans
-                find_text(batch.column(index), name, start, faults, boolean=boolean)
-            start += batch.num_rows
+    def text_error(
+        self,
+        names: Sequence[str],
+        found: str,
+        advice: str | None = None,
+        otherwise: str = "take it as a factor, C(column)",
+    ) -> DataError:
+        """Search the columns ``names`` for text; return the error with its place.
 
-    def _find_integers(self, names: Sequence[str], faults: Faults) -> None:
-        """Read large numbers again as they are written; record integers that were rounded."""
+        ``advice`` replaces the usual one; ``otherwise`` is given where no text can be seen.
+        """
+        faults = Faults()
+        for name, start, array in self._written_again(names):
+            find_text(array, name, start, faults, boolean=name in self._table.booleans)
+        try:
+            faults.refuse(self._table.locate, self._roles, advice)
+        except DataError as error:
+            return error
+        return DataError(
+            f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
+            f"{found}: convert it, or {advice or otherwise}"
+        )
+
+    def _written_again(self, names: Sequence[str]) -> Iterator[tuple[str, int, Any]]:
+        """Read columns again as they are written: yield name, first row and values."""
         start = 0
         for batch in self._table.batches(names, self._rows, text=True):
-            for index, name in enumerate(names):
-                find_integers(batch.column(index), name, start, faults)
+            for name, array in zip(names, batch.columns, strict=True):
+                yield name, start, array
             start += batch.num_rows
 
     def _read(self, faults: Faults, first: bool = False) -> Iterator[tuple[int, Matrix]]:
@@ -161,14 +187,17 @@ class TableBlocks:
         return values
 
 
+def no_rows(table: Table, seen: int) -> DataError:
+    """Return the error for a table without a row in use; ``seen`` have missing values."""
+    lost = f"{seen} rows, all with missing values" if seen else "none"
+    return DataError(
+        f"expected at least one row in {table.sources[0].label}, found {lost}: check the file"
+    )
+
+
 def block_rows(n_columns: int) -> int:
     """Return rows per block: 12 MB of float64, at least 16 and at most 262,144 rows."""
     return max(16, min(1 << 18, _BLOCK_BYTES // (8 * max(1, n_columns))))
-
-
-def raw_bytes(values: NDArray[Any]) -> Any:
-    """Return the bytes of an array, without a copy if it is contiguous."""
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def row_sums(values: Matrix) -> Vector:

@@ -436,14 +436,13 @@ def test_from_table_refuses_in_the_same_words(place: Path) -> None:
 
 def change_between_passes(source: Path, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Call ``change(source)`` after the first pass over the table."""
-    scan = prepare.scan
+    check = prepare.check_values
 
-    def scan_and_change(*args: Any, **options: Any) -> Any:
-        found = scan(*args, **options)
+    def change_and_check(*args: Any) -> Any:
         change(source)
-        return found
+        return check(*args)
 
-    monkeypatch.setattr(prepare, "scan", scan_and_change)
+    monkeypatch.setattr(prepare, "check_values", change_and_check)
 
 
 def touch(source: Path) -> None:
