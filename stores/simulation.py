@@ -32,10 +32,11 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,6 @@ def simulate(
     *,
     intercept: float | None = None,
     groups: int | None = None,
-    threads: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a store of simulated rows with known parameters; return its ``simulation`` attribute.
@@ -117,8 +117,6 @@ def simulate(
     groups
         Number of groups of rows with a random intercept, Normal(0, 1), for regressions; their
         sizes vary around rows / groups. ``None``: no groups.
-    threads
-        Threads that make and write chunks; by default two more than cores.
     overwrite
         Replace a store at ``path``.
 
@@ -147,13 +145,10 @@ def simulate(
     if kind not in KINDS:
         raise ConfigError(f"unknown kind {kind!r}: choose one of {', '.join(sorted(KINDS))}")
     family = KINDS[kind]
-    if threads is None:
-        threads = available_threads() + 2  # some wait for the disk
     for name, value, low, high in (
         ("rows", rows, 1, family.most_rows or MAX_ROWS),
         ("dim", dim, 1, MAX_FEATURES),
         ("seed", seed, 0, 2**64 - 1),
-        ("threads", threads, 1, 2**16),
     ):
         if type(value) is not int or not low <= value <= high:
             raise ConfigError(
@@ -164,7 +159,7 @@ def simulate(
     record |= family.facts(dim)
     made = simulated_groups(kind, family, rows, groups, seed)
     if made is not None:
-        record |= made.facts()
+        record |= {"groups": made.effects.size, "tau": TAU}
     features = [f"x{column}" for column in range(1, dim + 1)]
     if family.ones:
         features = ["Intercept", *features[:-1]]
@@ -179,7 +174,7 @@ def simulate(
         overwrite=overwrite,
     ) as writer:
         source = _Source(family, theta, dim, seed, made)
-        _write(source, writer, rows, dtype, threads, progress)
+        _write(source, writer, rows, dtype, progress)
         has_response = family.y_dtype is not None
         described: dict[str, Any] = (
             {"response": "y", "intercept": family.ones} if has_response else {}
@@ -210,13 +205,13 @@ def _write(
     writer: StoreWriter,
     rows: int,
     dtype: str,
-    threads: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Make and write all rows; each task of a thread makes whole chunks that span a stream."""
     dim, size = source.dim, writer.chunk_rows
     step = size * -(-source.stream_rows // size)
     buffers = threading.local()
+    threads = available_threads() + 2  # some wait for the disk
     threads = max(1, min(threads, _BUFFER_BYTES // (step * dim * np.dtype(dtype).itemsize)))
     done = 0
 
@@ -296,18 +291,14 @@ class SimulatedGroups:
 
     def effects_of_rows(self, start: int, count: int) -> Vector:
         """Return the effects (count,) of the rows from ``start``; 0 past the last row."""
-        found = np.zeros(count)
+        effects = np.zeros(count)
         stop = min(start + count, int(self.offset[-1]))
         if start < stop:
             first = int(np.searchsorted(self.offset, start, side="right")) - 1
             last = int(np.searchsorted(self.offset, stop, side="left"))
             sizes = np.diff(np.clip(self.offset[first : last + 1], start, stop))
-            found[: stop - start] = np.repeat(self.effects[first:last], sizes)
-        return found
-
-    def facts(self) -> dict[str, Any]:
-        """Return what the store's attribute ``simulation`` has beside kind, seed and theta."""
-        return {"groups": self.effects.size, "tau": TAU}
+            effects[: stop - start] = np.repeat(self.effects[first:last], sizes)
+        return effects
 
 
 def simulated_groups(
@@ -329,27 +320,25 @@ def simulated_groups(
     return SimulatedGroups(n_rows, n_groups, seed)
 
 
-class Kind(Protocol):
+class Kind(ABC):
     """One distribution of rows."""
 
-    @property
-    def y_dtype(self) -> str | None:
-        """Return the dtype of the response; ``None`` without a response."""
-
-    @property
-    def ones(self) -> bool:
-        """Return whether the first column is an intercept."""
-
-    @property
-    def most_rows(self) -> int | None:
-        """Return the largest number of rows if all rows depend on each other, else ``None``."""
+    y_dtype: str | None
+    """Dtype of the response; ``None`` without a response."""
+    ones: bool = True
+    """Whether the first column is an intercept."""
+    most_rows: int | None = None
+    """Largest number of rows if all rows depend on each other."""
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the store's attributes of this kind beside kind, seed and theta."""
+        return {}
 
+    @abstractmethod
     def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
         """Return the true theta; refuse a ``dim`` or ``intercept`` that the kind does not allow."""
 
+    @abstractmethod
     def draw(
         self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator
     ) -> NDArray[Any] | None:
@@ -357,7 +346,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class Regression:
+class Regression(Kind):
     """Regression data: the response depends on one linear predictor."""
 
     y_dtype: str
@@ -369,8 +358,6 @@ class Regression:
     """True scale parameters by name."""
     most: float = 30.0
     """Largest intercept; counts must fit their dtype."""
-    ones: bool = True
-    most_rows: None = None
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the true scale parameters."""
@@ -402,13 +389,10 @@ class Regression:
         return self.respond(eta if effects is None else eta + effects, rng)
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Kind):
     """Binary responses of a sigmoid network with random weights."""
 
-    y_dtype: str = "uint8"
-    ones: bool = True
-    most_rows: None = None
+    y_dtype = "uint8"
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the sizes of the hidden layers."""
@@ -438,13 +422,12 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Kind):
     """Rows of a mixture of equally likely Gaussians of one variance, without a response."""
 
     tied: bool
-    y_dtype: None = None
-    ones: bool = False
-    most_rows: None = None
+    y_dtype = None
+    ones = False
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the model and its fixed options."""
@@ -471,13 +454,12 @@ class Mixture:
         Z += means[rng.integers(0, len(means), len(Z))]
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(Kind):
     """A Gaussian process at random inputs (van de Meent, Paige and Wood 2014, section 4.2)."""
 
-    y_dtype: str = "float64"
-    ones: bool = False
-    most_rows: int = 2048
+    y_dtype = "float64"
+    ones = False
+    most_rows = 2048
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the name of the model."""

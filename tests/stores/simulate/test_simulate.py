@@ -10,7 +10,7 @@ import pytest
 from streammc import registry
 from streammc.errors import ConfigError, StorageIOError
 from streammc.models.check import evaluate
-from streammc.stores import open_store
+from streammc.stores import open_store, simulation
 from streammc.stores.format import partial
 from streammc.stores.simulation import KINDS, SimulatedGroups, _chunk_rows, _stream_rows, simulate
 from streammc.stores.store import verify
@@ -55,11 +55,14 @@ def test_groups_have_random_intercepts(tmp_path: Path, kind: str) -> None:
     assert verify(tmp_path / "s")["ok"]
 
 
-def test_rows_of_a_simulation_with_groups_do_not_depend_on_chunks(tmp_path: Path) -> None:
+def test_rows_of_a_simulation_with_groups_do_not_depend_on_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = []
-    for chunk_rows, threads in ((4096, 1), (65_536, 3)):
+    for chunk_rows, cores in ((4096, -1), (65_536, 1)):
+        monkeypatch.setattr(simulation, "available_threads", lambda cores=cores: cores)
         path = tmp_path / str(chunk_rows)
-        simulate("gaussian", path, 140_000, 2, 5, chunk_rows, groups=7, threads=threads)
+        simulate("gaussian", path, 140_000, 2, 5, chunk_rows, groups=7)
         found.append(_arrays(path))
     assert all(map(np.array_equal, *found))
 
@@ -209,11 +212,14 @@ def test_same_command_gives_the_same_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["student-t", "mixture", "network"])
-def test_rows_do_not_depend_on_threads_or_dtype(tmp_path: Path, kind: str) -> None:
+def test_rows_do_not_depend_on_threads_or_dtype(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shape = (kind, 200_000, 6)
     for threads in (1, 3):
-        simulate(*_at(tmp_path / f"{threads}", *shape), chunk_rows=20_480, threads=threads)
-    simulate(*_at(tmp_path / "wide", *shape), dtype="float64", threads=2)
+        monkeypatch.setattr(simulation, "available_threads", lambda cores=threads - 2: cores)
+        simulate(*_at(tmp_path / f"{threads}", *shape), chunk_rows=20_480)
+    simulate(*_at(tmp_path / "wide", *shape), dtype="float64")
     assert 1 == len({open_store(tmp_path / name).fingerprint for name in "13"})
     for wanted, found in zip(_arrays(tmp_path / "1"), _arrays(tmp_path / "wide"), strict=True):
         assert np.array_equal(wanted, found)
@@ -229,7 +235,7 @@ def test_wide_rows_are_drawn_from_shorter_streams(tmp_path: Path) -> None:
     assert 4_096 == _stream_rows(16_000)
     for chunk_rows in (4_096, 12_288):
         path = tmp_path / f"{chunk_rows}"
-        simulate("gaussian", path, 20_000, 500, 1, chunk_rows=chunk_rows, threads=2)
+        simulate("gaussian", path, 20_000, 500, 1, chunk_rows=chunk_rows)
     a, b = (_arrays(tmp_path / name) for name in ("4096", "12288"))
     assert np.array_equal(a[0], b[0])
     assert np.array_equal(a[1], b[1])
