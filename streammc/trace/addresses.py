@@ -25,13 +25,7 @@ def real_place(path: str) -> str:
 
 
 def given_path(path: str | os.PathLike[str]) -> Path:
-    """Return ``path`` as a ``Path``, not made absolute.
-
-    Raises
-    ------
-    ConfigError
-        If it is a URL (whose credentials are not repeated) or cannot be a path.
-    """
+    """Return ``path`` as a ``Path``, not made absolute."""
     if not isinstance(path, str | os.PathLike):
         raise ConfigError(
             f"expected a path, found {type(path).__name__}: give text or a pathlib.Path"

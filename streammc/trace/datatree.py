@@ -109,11 +109,6 @@ def open_rows(
 
     With ``verify`` every chunk is checked first. Otherwise damage raises a ``ValueError`` of zarr
     when values are read, and a missing file reads as NaN: for what this process has just written.
-
-    Raises
-    ------
-    MissingError, StoreError
-        If there is nothing at ``path``, or not such a group; with ``verify``, if it is damaged.
     """
     meta, _ = read_meta(path, of)
     if verify:
@@ -186,18 +181,8 @@ def predictive_tree(
 ) -> xr.DataTree:
     """Return a tree of thinned draws and arrays by row, in memory.
 
-    Parameters
-    ----------
-    run
-        The run, whose draws become the group ``posterior``.
-    kept
-        (D,) numbers of the draws in each chain.
-    name
-        Name of the response.
-    rows
-        (m,) numbers of the rows.
-    arrays
-        By group: (m,) for ``observed_data``, else (chains D, m), chain after chain.
+    The draws ``kept`` (D,) of each chain of ``run`` become the group ``posterior``. The arrays are
+    by group: (m,) for ``observed_data``, else (chains D, m), chain after chain.
     """
     posterior = open_run(run.path, verify=False)["posterior"].to_dataset()
     groups = {"posterior": posterior.isel(draw=kept).load()}

@@ -167,18 +167,8 @@ def collect_debris(path: Path, prefix: str) -> None:
 
     A folder of such a name that is not of streammc is left alone.
 
-    Parameters
-    ----------
-    path
-        Final path of the output.
-    prefix
-        Prefix of the names of the writers' folders beside ``path``. A name ends in the
-        process id; a live writer locks its folder with ``flock``.
-
-    Raises
-    ------
-    BusyError
-        If another process is writing ``path``, or may be writing it on another machine.
+    A name that begins with ``prefix`` ends in the process id; a live writer locks its folder with
+    ``flock``.
     """
     for name in os.listdir(path.parent):
         if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
@@ -219,13 +209,6 @@ def marked_partial(folder: Path) -> int:
     """Make the folder of a writer, lock and mark it; return the descriptor that has the lock.
 
     Others remove a folder that has no mark yet as what a killed writer left: it is made again.
-
-    Raises
-    ------
-    BusyError
-        If another thread of this process has the folder.
-    OSError
-        If the system refuses.
     """
     while True:
         lock = -1

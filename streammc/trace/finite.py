@@ -17,11 +17,6 @@ def require_finite(
     """Refuse draws (chain, iteration, d) with a NaN or infinity.
 
     ``start`` is the iteration of the first draw in its phase.
-
-    Raises
-    ------
-    ModelError
-        If a draw is not finite; names the parameter, chain and iteration of the first one.
     """
     finite = np.isfinite(theta)
     if finite.all():

@@ -46,21 +46,10 @@ class Changes:
 
 
 def changes(folder: Path, state: RunState, known: Stamps) -> Changes | None:
-    """Return the files of a run that differ from their stamps, and renew the stamps.
+    """Return the files of a run that differ from the stamps ``known``, and renew these.
 
-    Parameters
-    ----------
-    folder
-        The run directory; nobody else writes to it.
-    state
-        State of its last commit.
-    known
-        Stamps of the files that the copy has.
-
-    Returns
-    -------
-    Changes or None
-        ``None`` if nothing has changed.
+    ``None`` if nothing has changed. Nobody else writes to ``folder``, whose last commit has the
+    state ``state``.
     """
     of_state = [ROOT]
     of_state += [checkpoint_path(Path(), mark.generation).as_posix() for mark in state.marks]
@@ -145,17 +134,7 @@ _folders: dict[Path, Place] = {}
 
 
 def run_folder(path: str | os.PathLike[str]) -> Path:
-    """Return the local folder of a run: ``path``, or one with the newest commit at an address.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be a path or an address, or the address may hold credentials.
-    StoreError
-        If an object of the run at the address is missing or damaged.
-    UnavailableError, AccessError
-        If the object store cannot be reached, or refuses.
-    """
+    """Return the local folder of a run: ``path``, or one with the newest commit at an address."""
     if not is_address(path):
         return given_path(path)
     text = os.fspath(path)
@@ -177,17 +156,7 @@ def place_of(folder: Path) -> Place | None:
 
 
 def require_writable(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse an address at which a run cannot be written; a local folder is not checked.
-
-    Raises
-    ------
-    ConfigError
-        With ``overwrite``, or for the address of a web server.
-    OutputError
-        If objects of something else are there.
-    AccessError, UnavailableError
-        If the object store refuses a write, or cannot be reached.
-    """
+    """Refuse an address at which a run cannot be written; a local folder is not checked."""
     if (place := place_of(folder)) is None:
         return
     if overwrite:
@@ -205,17 +174,7 @@ def copying(folder: Path, state: Callable[[], RunState]) -> Iterator[None]:
     At the end the address has every commit. If the block failed, its error is raised, not that
     of the last copy.
 
-    Parameters
-    ----------
-    folder
-        Folder of the run.
-    state
-        Returns the state of its last commit; called at the end.
-
-    Raises
-    ------
-    BusyError
-        If the folder has not the newest commit that this process knows of.
+    ``state`` is called at the end, and returns that of the last commit.
     """
     if (place := place_of(folder)) is None:
         yield
@@ -243,15 +202,7 @@ def copying(folder: Path, state: Callable[[], RunState]) -> Iterator[None]:
 
 
 def committed(folder: Path, state: RunState) -> None:
-    """Copy what has changed in the folder of a run since its last copy, after a commit.
-
-    Raises
-    ------
-    BusyError
-        If another writer has committed at the address.
-    StoreError, UnavailableError, AccessError
-        If this or an earlier commit could not be copied.
-    """
+    """Copy what has changed in the folder of a run since its last copy, after a commit."""
     if (place := place_of(folder)) is not None:
         changed = changes(folder, state, place.known)
         if changed:

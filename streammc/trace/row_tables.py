@@ -31,13 +31,7 @@ _HEADER_BYTES: Final = 1 << 16
 
 
 def output_format(path: str | os.PathLike[str]) -> str:
-    """Return the format of an output that its suffix names: ``zarr``, ``csv`` or ``parquet``.
-
-    Raises
-    ------
-    ConfigError
-        If it has another suffix, or the name of something unfinished.
-    """
+    """Return the format of an output that its suffix names: ``zarr``, ``csv`` or ``parquet``."""
     suffix = Path(given_path(path)).suffix
     found = _SUFFIXES.get(suffix.lower())
     if found is None:
@@ -50,13 +44,7 @@ def output_format(path: str | os.PathLike[str]) -> str:
 
 
 def require_zarr(path: str | os.PathLike[str] | None) -> None:
-    """Refuse a path whose suffix asks for a table, where a zarr group is made and returned.
-
-    Raises
-    ------
-    ConfigError
-        If it ends in anything but ``.zarr`` or no suffix.
-    """
+    """Refuse a path whose suffix asks for a table, where a zarr group is made and returned."""
     if path is not None and output_format(path) != ZARR:
         raise ConfigError(
             f"expected a path that ends in .zarr or has no suffix, found {os.fspath(path)!r}: what "
@@ -73,16 +61,9 @@ def long_columns(
 ) -> dict[str, NDArray[Any]]:
     """Return arrays by row (m, ...) as columns of a table with a line per row and coordinate.
 
-    Parameters
-    ----------
-    columns
-        Arrays (m, ...), of the first dimensions of ``dims`` or none of them.
-    label
-        The one that labels the rows, which comes first; there may be none.
-    dims
-        Dimensions after that of the rows.
-    coordinates
-        Values along each of these.
+    ``columns`` are of the first dimensions of ``dims`` or none of them; ``dims`` lacks that of the
+    rows. The column ``label`` comes first, if there is one; ``coordinates`` are the values along
+    each dimension.
     """
     m = len(next(iter(columns.values())))
     sizes = [len(coordinates[dim]) for dim in dims]
@@ -109,16 +90,7 @@ def write_table(
 ) -> str:
     """Write the parts of a table into a new file, flushed to the disk; return its SHA-256.
 
-    Parameters
-    ----------
-    path
-        The file.
-    kind
-        ``csv`` or ``parquet``.
-    parts
-        Columns (m,) by name, the same in every part.
-    facts
-        JSON facts, which a Parquet file has in its metadata.
+    Every part has the same columns (m,) by name; a Parquet file has ``facts`` in its metadata.
     """
     import pyarrow as pa
     import pyarrow.csv as pa_csv
