@@ -71,8 +71,8 @@ class ClusterAddress:
     @property
     def local_workers(self) -> int:
         """Worker processes to start on this machine; 0 for a cluster that exists."""
-        found = _LOCAL.fullmatch(self.text)
-        return int(found[1]) if found else 0
+        match = _LOCAL.fullmatch(self.text)
+        return int(match[1]) if match else 0
 
 
 def names_cluster(text: str) -> bool:
@@ -117,18 +117,18 @@ def _of_file(path: str) -> str:
             f"expected a scheduler file at {path!r}, found nothing: check the path, or start the "
             "scheduler with --scheduler-file"
         )
-    found: Any = None
+    address: Any = None
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.loads(file.read(_LARGEST)).get("address")
+            address = json.loads(file.read(_LARGEST)).get("address")
     except (OSError, ValueError, AttributeError):
         pass
-    if not isinstance(found, str):
+    if not isinstance(address, str):
         raise ConfigError(
             f"expected the JSON of a Dask scheduler with its address in {path!r}, found something "
             "else: give the file that 'dask scheduler --scheduler-file' wrote"
         )
-    return found
+    return address
 
 
 _open: dict[ClusterAddress, Any] = {}
@@ -332,12 +332,12 @@ def require_workers(client: Any, need: Need) -> None:
     new = [each for each in asked if (each, need) not in done]
     if not new:
         return
-    found = ask(client, find_spec, "streammc", workers=new)
-    without = [worker for worker, spec in found.items() if spec is None]
+    specs = ask(client, find_spec, "streammc", workers=new)
+    without = [worker for worker, spec in specs.items() if spec is None]
     address = client.scheduler.address
     if without:
         raise UnavailableError(
-            f"expected streammc on every worker of {address}, found {len(without)} of {len(found)} "
+            f"expected streammc on every worker of {address}, found {len(without)} of {len(specs)} "
             f"without it ({without[0]}): install the same version there"
         )
     answers = ask(client, describe_worker, need, workers=new)
@@ -373,13 +373,13 @@ def versions() -> dict[str, str]:
     """Return the versions of what the bits of a result depend on, of this process."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in ("numpy", "numba", "zarr"):
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return {**found, "streammc": f"{import_module('streammc').__version__} ({_source_digest()})"}
+            numbers[name] = "none"
+    return {**numbers, "streammc": f"{import_module('streammc').__version__} ({_source_digest()})"}
 
 
 def _source_digest() -> str:
@@ -395,8 +395,8 @@ def _source_digest() -> str:
 @cache
 def same_versions(wanted: tuple[tuple[str, str], ...]) -> None:
     """Raise IdentityError unless this process has the versions of the one that made a task."""
-    found = versions()
-    differ = [f"{name} {found.get(name)}" for name, text in wanted if found.get(name) != text]
+    own = versions()
+    differ = [f"{name} {own.get(name)}" for name, text in wanted if own.get(name) != text]
     if differ:
         raise IdentityError(
             f"expected {', '.join(f'{name} {text}' for name, text in wanted)} on every worker, "
@@ -446,7 +446,9 @@ def _check_versions(answers: dict[str, Any]) -> None:
         if isinstance(answer, BaseException):
             lines.append(f"{worker}: a streammc that does not answer ({type(answer).__name__})")
             continue
-        differ = {name: found for name, found in answer["versions"].items() if ours[name] != found}
+        differ = {
+            name: theirs for name, theirs in answer["versions"].items() if ours[name] != theirs
+        }
         if differ:
             lines.append(f"{worker}: " + ", ".join(f"{k} {v}" for k, v in differ.items()))
     if lines:
@@ -500,21 +502,21 @@ def results(
     from distributed.scheduler import KilledWorker
 
     idle_since: float | None = None
-    found: list[Any] = []
+    values: list[Any] = []
     try:
         for future in futures:
             while True:
                 if stop is not None and stop():
                     return None
                 try:
-                    found.append(future.result(timeout=POLL_SECONDS))
+                    values.append(future.result(timeout=POLL_SECONDS))
                     break
                 except TimeoutError:
                     if future.done():  # since; or the task itself raised it
-                        found.append(future.result())
+                        values.append(future.result())
                         break
                 idle_since = _watch(client, idle_since)
-        return found
+        return values
     except KilledWorker as error:
         filled = _filled_its_memory(client, error.last_worker)
         raise _killed(error, describe, need, filled=filled) from error

@@ -61,7 +61,7 @@ class FormulaColumns:
         from streammc.stores.formula.parser import label
 
         sizes: dict[str, int] = {}
-        found: list[ColumnTerm] = []
+        terms: list[ColumnTerm] = []
         for column in design.columns:
             levels, numbers = [], []
             for node, at in column.fields:
@@ -71,12 +71,12 @@ class FormulaColumns:
                 else:
                     numbers.append(f"{label(node)}[{at}]")
             term = ColumnTerm(tuple(levels), tuple(sorted(numbers)), float(column.scale))
-            found.insert(0 if not column.fields else len(found), term)
-        found += [ColumnTerm((), (), 0.0)] * len(design.effect_names)
+            terms.insert(0 if not column.fields else len(terms), term)
+        terms += [ColumnTerm((), (), 0.0)] * len(design.effect_names)
         moved = self.attributes.get("standardization") or {}
-        q = len(found)
+        q = len(terms)
         mean, scale = moved.get("mean", np.zeros(q)), moved.get("scale", np.ones(q))
-        return Coding(tuple(found), sizes, np.asarray(mean, float), np.asarray(scale, float))
+        return Coding(tuple(terms), sizes, np.asarray(mean, float), np.asarray(scale, float))
 
 
 def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:

@@ -75,10 +75,7 @@ class ReadOnly(Store):
         return hash(str(self.root))
 
     async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None = None,
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return an object or a part of it; ``None`` only for absent metadata."""
         content = await asyncio.to_thread(self._read, key, byte_range)
@@ -95,9 +92,7 @@ class ReadOnly(Store):
         return content[-part.suffix :] if isinstance(part, SuffixByteRequest) else content
 
     async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         """Return parts of objects."""
         return list(
@@ -108,20 +103,7 @@ class ReadOnly(Store):
         """Return whether there is an object."""
         return await asyncio.to_thread(exists, self.root, key)
 
-    @property
-    def supports_writes(self) -> bool:
-        """Return False."""
-        return False
-
-    @property
-    def supports_deletes(self) -> bool:
-        """Return False."""
-        return False
-
-    @property
-    def supports_listing(self) -> bool:
-        """Return False."""
-        return False
+    supports_writes = supports_deletes = supports_listing = False
 
     async def set(self, key: str, value: Buffer) -> None:
         """Refuse."""
@@ -180,10 +162,10 @@ class ArrayFacts:
     @property
     def documents(self) -> dict[str, bytes]:
         """What the fingerprint has of the metadata, by key; ``zarr.json`` has the attributes."""
-        found = {self.metadata_key: self.document}
+        by_key = {self.metadata_key: self.document}
         if self.version == 2 and self.attributes:
-            found[f"{self.path}/.zattrs"] = json.dumps(self.attributes, sort_keys=True).encode()
-        return found
+            by_key[f"{self.path}/.zattrs"] = json.dumps(self.attributes, sort_keys=True).encode()
+        return by_key
 
     @property
     def read_rows(self) -> int:
@@ -257,21 +239,21 @@ def _deciding(root: Root, facts: ArrayFacts, document: dict[str, Any]) -> dict[s
     In version 2 xarray writes the mark of missing values as ``fill_value``, and the names of the
     dimensions as an attribute. Other programs write any ``fill_value``, which means nothing.
     """
-    given = document.get("attributes")
+    stored = document.get("attributes")
     if facts.version == 2:
         key = f"{facts.path}/.zattrs"
-        given = {}
+        stored = {}
         if exists(root, key):
             what = f"{key!r} of {str(root)!r}"
-            given = parse_json(read_small(root, key), what, constants=True)
-    attributes = given if isinstance(given, dict) else {}
-    found = {name: attributes[name] for name in DECIDING if name in attributes}
+            stored = parse_json(read_small(root, key), what, constants=True)
+    attributes = stored if isinstance(stored, dict) else {}
+    deciding = {name: attributes[name] for name in DECIDING if name in attributes}
     if facts.version == 2 and "_ARRAY_DIMENSIONS" in attributes:
         fill = document.get("fill_value")
         # Floats without a mark have NaN there, which is no value anyway.
         if fill is not None and fill != "NaN":
-            found["fill_value"] = fill
-    return found
+            deciding["fill_value"] = fill
+    return deciding
 
 
 def _version_3(document: dict[str, Any], path: str, what: str, content: bytes) -> ArrayFacts:
@@ -379,22 +361,22 @@ def _wrong(expected: str, what: str, found: Any) -> StoreError:
 
 def numbers(values: Any, dtype: str, where: str, start: int) -> NDArray[Any]:
     """Return rows of an array in ``dtype``, exactly."""
-    found = np.asarray(values)
-    if found.dtype.kind == "f":
-        bad = ~np.isfinite(found)
-    elif found.dtype.itemsize == 8 and found.dtype.kind == "i":
-        bad = (found > 2**53) | (found < -(2**53))
-    elif found.dtype.itemsize == 8:
-        bad = found > 2**53
+    array = np.asarray(values)
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array)
+    elif array.dtype.itemsize == 8 and array.dtype.kind == "i":
+        bad = (array > 2**53) | (array < -(2**53))
+    elif array.dtype.itemsize == 8:
+        bad = array > 2**53
     else:
         bad = np.zeros(0, bool)
     if bad.any():
         row = start + int(np.argwhere(bad)[0][0])
         raise StoreError(
-            f"expected finite numbers that float64 holds in {where}, found {found[bad][0]} in row "
+            f"expected finite numbers that float64 holds in {where}, found {array[bad][0]} in row "
             f"{row}, counted from 0: correct them, or ingest the table"
         )
-    return np.ascontiguousarray(found, dtype)
+    return np.ascontiguousarray(array, dtype)
 
 
 _PIECE_BYTES: Final = 256 << 10
@@ -484,7 +466,7 @@ class ForeignTable:
         """Return size, time and tag of every chunk of an array; refuse one without a chunk."""
         keys = self._chunk_keys[name]
         try:
-            found = object_stamps(self.root, keys).tolist()
+            stamps = object_stamps(self.root, keys).tolist()
         except StoreError as error:
             absent = absent_objects(self.root, keys)
             if not absent:
@@ -496,7 +478,7 @@ class ForeignTable:
                 "write_empty_chunks=True, or ingest the table"
             ) from error
         # An inode number says nothing of the content, and differs on another mount.
-        return [[*each[:2], 0] for each in found] if isinstance(self.root, Path) else found
+        return [[*each[:2], 0] for each in stamps] if isinstance(self.root, Path) else stamps
 
     def rows(self) -> CachedRows:
         """Return the rows, read through a new cache of decoded chunks."""
@@ -523,7 +505,7 @@ class ForeignTable:
 
     def read_rows(self, start: int, stop: int) -> Pieces:
         """Return the rows ``start`` to ``stop``; an array that the group lacks is empty."""
-        found: dict[str, NDArray[Any]] = {}
+        rows: dict[str, NDArray[Any]] = {}
         for name, array in self._arrays.items():
             facts = self._facts[name]
             where = self._where(facts)
@@ -540,14 +522,14 @@ class ForeignTable:
                     f"decoded ({reason}): copy or make the group again"
                 ) from error
             self._numbers[name].refuse_marked(np.asarray(values), start)
-            found[name] = numbers(values, self.layout.members[len(found)].dtype, where, start)
-        weight = found.get("weight", np.empty(0))
+            rows[name] = numbers(values, self.layout.members[len(rows)].dtype, where, start)
+        weight = rows.get("weight", np.empty(0))
         if weight.size and (weight.min() < 0.0 or weight.max() > MAX_WEIGHT):
             raise StoreError(
                 f"expected weights from 0 to 2**53 in rows {start} to {stop} of "
                 f"{self.address!r}, found others: correct them"
             )
-        return Pieces(*(found.get(name, np.empty(0)) for name in _NAMES))
+        return Pieces(*(rows.get(name, np.empty(0)) for name in _NAMES))
 
     def _check_shards(self, name: str, start: int, stop: int) -> None:
         facts = self._facts[name]

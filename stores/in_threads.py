@@ -11,10 +11,7 @@ T = TypeVar("T")
 
 
 def in_threads(
-    function: Callable[[S], T],
-    items: Iterable[S],
-    threads: int,
-    finished: Callable[[T], None],
+    function: Callable[[S], T], items: Iterable[S], threads: int, finished: Callable[[T], None]
 ) -> None:
     """Call ``function`` for every item in threads, and ``finished`` with each result.
 

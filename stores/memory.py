@@ -267,8 +267,8 @@ def from_arrays(
             "its values as y"
         )
     check_finite(matrix, names)
-    given = {"y": y, "offset": offset, "weight": weight, "trials": trials}
-    response_values, offsets, weights = weighted(*checked_vectors(given, rows))
+    vectors = {"y": y, "offset": offset, "weight": weight, "trials": trials}
+    response_values, offsets, weights = weighted(*checked_vectors(vectors, rows))
     attributes = {
         "format": FORMAT,
         "n_rows": rows,
@@ -325,8 +325,8 @@ def with_factors(
             "of X"
         )
     features, stated, codes = list(names), [], []
-    for name, given in factors.items():
-        values = _whole_numbers(str(name), given, len(matrix))
+    for name, levels in factors.items():
+        values = _whole_numbers(str(name), levels, len(matrix))
         columns = int(values.max())
         stated.append(described_codes(str(name), len(features), columns))
         features += [f"{name}[T.{level}]" for level in range(1, columns + 1)]
@@ -346,9 +346,9 @@ def with_factors(
     return design, features, {"features": features, CODES: stated}
 
 
-def _whole_numbers(name: str, given: ArrayLike, n_rows: int) -> NDArray[Any]:
+def _whole_numbers(name: str, levels: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Return the values of a factor (n,), checked."""
-    values = unmasked(given, f"factor {name!r}")
+    values = unmasked(levels, f"factor {name!r}")
     wrong = f"shape {values.shape} of {values.dtype}"
     if values.shape == (n_rows,) and values.dtype.kind in "iu":
         low, high = int(values.min()), int(values.max())

@@ -22,12 +22,12 @@ def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
         raise DataError(
             f"expected {columns} feature_names, found {names!r}: give a list with one per column"
         )
-    found = [str(name) for name in names]
-    if len(found) != columns:
+    texts = [str(name) for name in names]
+    if len(texts) != columns:
         raise DataError(
-            f"expected {columns} feature_names, found {len(found)}: give one name per column"
+            f"expected {columns} feature_names, found {len(texts)}: give one name per column"
         )
-    return found
+    return texts
 
 
 def unmasked(value: Any, label: str) -> NDArray[Any]:
@@ -95,10 +95,10 @@ def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> 
                 )
 
 
-def checked_vectors(given: Mapping[str, ArrayLike | None], rows: int) -> list[NDArray[Any]]:
+def checked_vectors(by_name: Mapping[str, ArrayLike | None], rows: int) -> list[NDArray[Any]]:
     """Return vectors (rows,) by name, or empty for ``None``; ``y`` keeps its dtype."""
     vectors: list[NDArray[Any]] = []
-    for label, value in given.items():
+    for label, value in by_name.items():
         if value is None:
             vectors.append(np.empty(0))
             continue

@@ -48,13 +48,13 @@ class StoredNumbers:
         names = [name for name in (*MARKS, "fill_value") if name in attributes]
         for name in names:
             try:
-                found = [float(each) for each in _numbers(attributes[name])]
+                numbers = [float(each) for each in _numbers(attributes[name])]
             except (ValueError, TypeError, struct.error):
                 raise error(
                     f"expected a number as attribute {name} of {where}, found "
                     f"{_shown(attributes[name])}: {advice}"
                 ) from None
-            self.marks += [(name, each) for each in found if not math.isnan(each)]
+            self.marks += [(name, each) for each in numbers if not math.isnan(each)]
 
     def refuse_marked(self, values: NDArray[Any], start: int) -> None:
         """Refuse rows, from row ``start`` on, with a number that stands for a missing value."""

@@ -69,21 +69,7 @@ def run(
     scheduler: Any = None,
     progress: Progress | None = None,
 ) -> T:
-    """Map every block and combine the results; see ``protocols.Dataset.reduce``.
-
-    Raises
-    ------
-    ConfigError
-        If ``scheduler`` is not of an accepted kind.
-    UnavailableError
-        If there is no scheduler at the address, or no worker.
-    BusyError
-        If the scheduler goes away, or a worker does not answer.
-    IdentityError, StoreError
-        If a worker has other versions, or does not see the store.
-    OutOfMemoryError
-        If a worker has too little memory for the chunks of the store.
-    """
+    """Map every block and combine the results; see ``protocols.Dataset.reduce``."""
     if scheduler is None:
         # At an address a thread waits for its first rows while another computes: over 5 Gbit/s and
         # 15 ms two cores read 0.84 of what the link carries with two threads, 0.98 with four.
@@ -166,23 +152,23 @@ def _run_on_cluster(
     need = _need_of(blocks)
     require_workers(client, need)
     nodes = reduction_tree(token, len(blocks))
-    kept = kept_results(client, pinned)
-    for number in {block_of(each) for node in kept for each in leaves(nodes, node)}:
+    earlier = kept_results(client, pinned)
+    for number in {block_of(each) for node in earlier for each in leaves(nodes, node)}:
         assert number is not None
         count((0.0, (DONE, number)))
     client.subscribe_topic(topic, count)
-    futures, asked = dict(kept), tuple[Any, ...]()
+    futures, asked = dict(earlier), tuple[Any, ...]()
     try:
         root = next(reversed(nodes))
-        if root not in kept:
-            made = task_graph(task, blocks, token, topic, kept)
+        if root not in earlier:
+            made = task_graph(task, blocks, token, topic, earlier)
             # One dictionary: merging graphs takes time of the square of their number.
             asked = client.get(dict(made[root].dask), list(made), sync=False)
             futures |= dict(zip(made, asked, strict=True))
             for key in made:  # a result is kept until what it is a part of is done
                 futures[key].add_done_callback(partial(_drop_parts, futures, nodes[key]))
-        found = results([futures[root]], client, describe, need)
-        assert found is not None
+        sums = results([futures[root]], client, describe, need)
+        assert sums is not None
     except BaseException:
         keep_results(client, pinned, dict(futures))
         raise
@@ -194,7 +180,7 @@ def _run_on_cluster(
         if client.status == "running":
             client.unsubscribe_topic(topic)
     forget_results(client, pinned)
-    return found[0]  # type: ignore[no-any-return]
+    return sums[0]  # type: ignore[no-any-return]
 
 
 def _drop_parts(futures: dict[str, Any], parts: Sequence[str], done: Any) -> None:
@@ -243,7 +229,7 @@ def task_graph(
     blocks: Sequence[Block],
     token: str,
     topic: str | None,
-    kept: Mapping[str, Any] | None = None,
+    earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the reduction tree as ``Delayed`` objects by key; the root is last.
 
@@ -251,19 +237,19 @@ def task_graph(
     """
     from dask.delayed import delayed
 
-    kept = kept or {}
+    earlier = earlier or {}
     options = {"pure": False, "traverse": False}
     shared = delayed(task, name=f"streammc-task-{token}", **options)
     read = delayed(_apply, name=f"streammc-apply-{token}", **options)
     combine = delayed(_combine, name=f"streammc-join-{token}", **options)
     asked = (topic, os.getpid(), () if topic is None else tuple(versions().items()))
     nodes, made = reduction_tree(token, len(blocks)), dict[str, Any]()
-    for key in wanted_nodes(nodes, kept):
+    for key in wanted_nodes(nodes, earlier):
         block = block_of(key)
         if block is not None:
             made[key] = read(shared, BlockTask(blocks[block], *asked), dask_key_name=key)
         else:
-            left, right = (kept[each] if each in kept else made[each] for each in nodes[key])
+            left, right = (earlier[each] if each in earlier else made[each] for each in nodes[key])
             made[key] = combine(shared, left, right, dask_key_name=key)
     return made
 
@@ -337,12 +323,12 @@ def reduction_tree(token: str, count: int) -> dict[str, tuple[str, ...]]:
     return nodes
 
 
-def wanted_nodes(nodes: dict[str, tuple[str, ...]], kept: Collection[str]) -> list[str]:
+def wanted_nodes(nodes: dict[str, tuple[str, ...]], earlier: Collection[str]) -> list[str]:
     """Return the keys of a tree that are to be made, parts first."""
     wanted: set[str] = {next(reversed(nodes))}
     for key in reversed(nodes):
         if key in wanted:
-            wanted.update(each for each in nodes[key] if each not in kept)
+            wanted.update(each for each in nodes[key] if each not in earlier)
     return [key for key in nodes if key in wanted]
 
 
@@ -405,9 +391,9 @@ def kept_results(client: Any, token: str | None) -> dict[str, Any]:
     name = f"streammc-{token}"
     if token is None or name not in client.list_datasets():
         return {}
-    found = client.get_dataset(name)
-    held = client.who_has(list(found.values()))  # a future just received does not know its status
-    return {key: future for key, future in found.items() if held.get(key)}
+    futures = client.get_dataset(name)
+    held = client.who_has(list(futures.values()))  # a future just received does not know its status
+    return {key: future for key, future in futures.items() if held.get(key)}
 
 
 def keep_results(client: Any, token: str | None, futures: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ class CloudFolder:
 
     def key(self, key: str) -> str:
         """Return the whole key of the object ``key`` of this folder."""
-        return f"{self.prefix}/{key}" if self.prefix else key
+        return f"{self.prefix}/{key}" if self.prefix and key else self.prefix or key
 
     @property
     def name(self) -> str:
@@ -62,10 +62,10 @@ Root = Path | CloudFolder
 
 def store_root(path: Any) -> Root:
     """Return the place that ``path`` names: an absolute path, or a folder of an object store."""
-    found = _ADDRESS.match(path) if isinstance(path, str) else None
-    if found is None:
+    match = _ADDRESS.match(path) if isinstance(path, str) else None
+    if match is None:
         return Path(os.path.abspath(given_path(path)))
-    scheme, rest = found.group(1).lower(), found.group(2)
+    scheme, rest = match.group(1).lower(), match.group(2)
     if scheme not in SCHEMES:
         raise ConfigError(
             "expected a path or an address s3://, gs://, az://, https:// or file://, found "
@@ -99,11 +99,11 @@ def store_root(path: Any) -> Root:
 
 def split_arrays(path: Any) -> tuple[Any, dict[str, str]]:
     """Return a path without its fragment ``#X=NAME&y=NAME``, and the arrays that it names."""
-    found = _ARRAYS.match(path) if isinstance(path, str) else None
-    if found is None:
+    match = _ARRAYS.match(path) if isinstance(path, str) else None
+    if match is None:
         return path, {}
     arrays: dict[str, str] = {}
-    for part in found.group(2).split("&"):
+    for part in match.group(2).split("&"):
         name, _, value = part.partition("=")
         parts = value.split("/")
         if name not in ("X", "y", "offset", "weight") or name in arrays or not value:
@@ -116,4 +116,4 @@ def split_arrays(path: Any) -> tuple[Any, dict[str, str]]:
                 f"expected the name of an array in the group, found {value[:100]!r}: give one"
             )
         arrays[name] = value
-    return found.group(1), arrays
+    return match.group(1), arrays

@@ -16,10 +16,10 @@ import random
 import re
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
@@ -93,12 +93,12 @@ def budget() -> float:
     if not text:
         return _BUDGET_SECONDS
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = -1.0
-    if not 0.0 < found < 1e6:
+        seconds = -1.0
+    if not 0.0 < seconds < 1e6:
         raise ConfigError(f"expected a positive number of seconds in {BUDGET}: correct or unset it")
-    return found
+    return seconds
 
 
 _STALL_SECONDS: Final = 10
@@ -232,7 +232,7 @@ def read_range(
         options["if_match"] = tag
 
     def get() -> Any:
-        return obstore.get(_store(folder), folder.key(key), options=options).bytes()
+        return obstore.get(store_of(folder), folder.key(key), options=options).bytes()
 
     content = attempt(what, get)
     if len(content) != length:
@@ -245,11 +245,15 @@ def read_range(
 
 def read_ranges(requests: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results of some requests, made at once."""
-    if len(requests) == 1:
-        return [requests[0]()]
+    return [requests[0]()] if len(requests) == 1 else list(_at_once(requests))
+
+
+def _at_once(requests: Sequence[Callable[[], T]]) -> Iterator[T]:
+    """Yield the results of requests in their order; an error cancels the others."""
     futures = [_pool().submit(request) for request in requests]
     try:
-        return [future.result() for future in futures]
+        for future in futures:
+            yield future.result()
     finally:
         for future in futures:
             future.cancel()
@@ -257,25 +261,17 @@ def read_ranges(requests: Sequence[Callable[[], T]]) -> list[T]:
 
 def read_into(folder: CloudFolder, key: str, into: NDArray[np.uint8]) -> int:
     """Fill ``into`` with a whole object, by several requests at once; return its crc32c."""
-    parts = [into[start : start + _RANGE] for start in range(0, into.nbytes, _RANGE)]
 
-    def read(number: int) -> None:
-        piece = parts[number]
-        content = read_range(folder, key, number * _RANGE, piece.nbytes)
-        piece[:] = np.frombuffer(content, np.uint8)
+    def read(start: int) -> NDArray[np.uint8]:
+        piece = into[start : start + _RANGE]
+        piece[:] = np.frombuffer(read_range(folder, key, start, piece.nbytes), np.uint8)
+        return piece
 
+    starts = range(0, into.nbytes, _RANGE)
     crc = 0
-    if len(parts) == 1:
-        read(0)
-        return int(google_crc32c.value(into))
-    futures = [_pool().submit(read, number) for number in range(len(parts))]
-    try:
-        for future, piece in zip(futures, parts, strict=True):
-            future.result()
-            crc = int(google_crc32c.extend(crc, piece))  # while the next parts arrive
-    finally:
-        for future in futures:
-            future.cancel()
+    several = _at_once([partial(read, start) for start in starts]) if len(starts) > 1 else None
+    for piece in several or map(read, starts):
+        crc = int(google_crc32c.extend(crc, piece))  # while the next parts arrive
     return crc
 
 
@@ -286,14 +282,14 @@ def read_whole(folder: CloudFolder, key: str, limit: int) -> Any:
     what = f"{key!r} in store {str(folder)!r}"
 
     def get() -> Any:
-        found = obstore.get(_store(folder), folder.key(key))
-        size = int(found.meta["size"])
+        answer = obstore.get(store_of(folder), folder.key(key))
+        size = int(answer.meta["size"])
         if size > limit:
             raise StoreError(
                 f"expected at most {limit} bytes in {what}, found {size}: copy or make the store "
                 "again"
             )
-        content = found.bytes()
+        content = answer.bytes()
         if len(content) != size:
             raise ConnectionError("a truncated body")
         return content
@@ -301,18 +297,18 @@ def read_whole(folder: CloudFolder, key: str, limit: int) -> Any:
     return attempt(what, get)
 
 
-def head(folder: CloudFolder, key: str) -> ObjectStatus | None:
-    """Return the status of an object; ``None`` if there is none."""
+def head(folder: CloudFolder, key: str = "") -> ObjectStatus | None:
+    """Return the status of an object; without a key of the one at the address itself.
+
+    ``None`` if there is none.
+    """
     import obstore
 
+    what = f"{key!r} in store {str(folder)!r}" if key else f"the file {str(folder)!r}"
     try:
-        found = attempt(
-            f"{key!r} in store {str(folder)!r}",
-            lambda: obstore.head(_store(folder), folder.key(key)),
-        )
+        return status_of(attempt(what, lambda: obstore.head(store_of(folder), folder.key(key))))
     except StoreError:
         return None
-    return status_of(found)
 
 
 def list_objects(folder: CloudFolder) -> dict[str, ObjectStatus]:
@@ -320,12 +316,12 @@ def list_objects(folder: CloudFolder) -> dict[str, ObjectStatus]:
     import obstore
 
     def collect() -> dict[str, ObjectStatus]:
-        found = {}
+        by_key = {}
         prefix = f"{folder.prefix}/" if folder.prefix else ""
-        for batch in obstore.list(_store(folder), folder.prefix or None):
+        for batch in obstore.list(store_of(folder), folder.prefix or None):
             for each in batch:
-                found[str(each["path"])[len(prefix) :]] = status_of(each)
-        return found
+                by_key[str(each["path"])[len(prefix) :]] = status_of(each)
+        return by_key
 
     return attempt(f"the objects of {str(folder)!r}", collect)
 
@@ -335,7 +331,7 @@ def first_objects(folder: CloudFolder) -> list[str]:
     import obstore
 
     def collect() -> list[str]:
-        pages = obstore.list(_store(folder), folder.prefix or None, chunk_size=1000)
+        pages = obstore.list(store_of(folder), folder.prefix or None, chunk_size=1000)
         return [str(each["path"]) for each in next(iter(pages), [])]
 
     return attempt(f"the objects of {str(folder)!r}", collect)
@@ -350,10 +346,10 @@ def write(
     data = content if isinstance(content, bytes) else content.tobytes()
     what = f"{key!r} in {str(folder)!r}"
     if not new:
-        attempt(what, lambda: obstore.put(_store(folder), folder.key(key), data))
+        attempt(what, lambda: obstore.put(store_of(folder), folder.key(key), data))
         return
     try:
-        attempt(what, lambda: obstore.put(_store(folder), folder.key(key), data, mode="create"))
+        attempt(what, lambda: obstore.put(store_of(folder), folder.key(key), data, mode="create"))
     except IdentityError:
         # The answer to an earlier try may have been lost: then the object is ours.
         if not _holds(folder, key, data):
@@ -362,8 +358,8 @@ def write(
 
 def _holds(folder: CloudFolder, key: str, data: bytes) -> bool:
     """Return whether an object has this content; one deleted meanwhile has not."""
-    there = head(folder, key)
-    if there is None or there.st_size != len(data):
+    status = head(folder, key)
+    if status is None or status.st_size != len(data):
         return False
     try:
         return bytes(read_range(folder, key, 0, len(data))) == data
@@ -379,7 +375,7 @@ def delete(folder: CloudFolder, keys: Sequence[str]) -> None:
         try:
             attempt(
                 f"{key!r} in {str(folder)!r}",
-                lambda key=key: obstore.delete(_store(folder), folder.key(key)),  # type: ignore[misc]
+                lambda key=key: obstore.delete(store_of(folder), folder.key(key)),  # type: ignore[misc]
             )
         except StoreError:
             continue
@@ -403,16 +399,17 @@ def attempt(what: str, action: Callable[[], T]) -> T:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _store(folder: CloudFolder) -> Any:
+def store_of(folder: CloudFolder) -> Any:
+    """Return the connection to the bucket of a folder."""
     return connect(folder.scheme, folder.bucket)
 
 
-def status_of(found: Any) -> ObjectStatus:
+def status_of(answer: Any) -> ObjectStatus:
     """Return the status of an object as the service describes it."""
-    tag = found.get("e_tag") or found.get("version")
+    tag = answer.get("e_tag") or answer.get("version")
     digest = crc32(str(tag).encode())
-    modified = int(found["last_modified"].timestamp()) * 10**9
-    return ObjectStatus(int(found["size"]), modified, digest, found.get("e_tag"))
+    modified = int(answer["last_modified"].timestamp()) * 10**9
+    return ObjectStatus(int(answer["size"]), modified, digest, answer.get("e_tag"))
 
 
 @cache
@@ -426,13 +423,12 @@ class InputObject(io.RawIOBase):
     def __init__(self, place: CloudFolder) -> None:
         super().__init__()
         self._place = place
-        found = _head(place)
-        if found is None:
+        status = head(place)
+        if status is None:
             raise MissingError(
                 f"expected a file at {str(place)!r}, found nothing: check the address"
             )
-        self._size = int(found["size"])
-        self._tag = found.get("e_tag")
+        self._size, self._tag = status.st_size, status.tag
         self._at = 0
 
     def readable(self) -> bool:
@@ -466,13 +462,10 @@ class InputObject(io.RawIOBase):
             options["if_match"] = self._tag
 
         def get() -> Any:
-            content = obstore.get(
-                connect(place.scheme, place.bucket), place.prefix, options=options
-            )
-            found = content.bytes()
-            if len(found) != length:
+            content = obstore.get(store_of(place), place.prefix, options=options).bytes()
+            if len(content) != length:
                 raise ConnectionError("a truncated body")
-            return found
+            return content
 
         try:
             into[:length] = memoryview(attempt(f"the file {str(place)!r}", get))
@@ -487,20 +480,5 @@ class InputObject(io.RawIOBase):
 
 def object_stamp(place: CloudFolder) -> FileStamp | None:
     """Return size, time and digest of the tag of an object; ``None`` if there is none."""
-    found = _head(place)
-    if found is None:
-        return None
-    status = status_of(found)
-    return FileStamp(status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-def _head(place: CloudFolder) -> Any:
-    import obstore
-
-    def head() -> Any:
-        return obstore.head(connect(place.scheme, place.bucket), place.prefix)
-
-    try:
-        return attempt(f"the file {str(place)!r}", head)
-    except StoreError:
-        return None
+    status = head(place)
+    return None if status is None else FileStamp(*status[:3])

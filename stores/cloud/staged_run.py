@@ -37,7 +37,7 @@ from streammc.errors import (
 )
 from streammc.stores.cloud import requests
 from streammc.stores.cloud.address import CloudFolder, store_root
-from streammc.stores.cloud.requests import attempt, connect
+from streammc.stores.cloud.requests import attempt, store_of
 from streammc.trace.codec import DOCUMENT_LIMIT, seal, unseal
 from streammc.trace.disk import reporting
 from streammc.trace.places import Changes, Place, Stamps, stamps
@@ -91,8 +91,8 @@ class Version(NamedTuple):
 
     def condition(self) -> dict[str, str]:
         """Return the condition of a put that replaces this content alone."""
-        found = {"e_tag": self.tag, "version": self.version}
-        return {name: value for name, value in found.items() if value is not None}
+        parts = {"e_tag": self.tag, "version": self.version}
+        return {name: value for name, value in parts.items() if value is not None}
 
     def is_that_of(self, other: Version) -> bool:
         """Return whether two answers speak of one content; some have only one of both parts."""
@@ -126,8 +126,8 @@ def decode(data: bytes, folder: CloudFolder) -> Pointer:
 
 def read_pointer(folder: CloudFolder) -> tuple[Pointer, Version] | None:
     """Return the pointer of the run in a folder and its version; ``None`` if there is none."""
-    found = _read(folder)
-    return None if found is None else (decode(found[0], folder), found[1])
+    answer = _read(folder)
+    return None if answer is None else (decode(answer[0], folder), answer[1])
 
 
 def put_pointer(folder: CloudFolder, pointer: Pointer, before: Version | None) -> Version:
@@ -142,22 +142,17 @@ def put_pointer(folder: CloudFolder, pointer: Pointer, before: Version | None) -
 
     def put() -> Version:
         try:
-            done = obstore.put(
-                connect(folder.scheme, folder.bucket), folder.key(POINTER), data, mode=mode
-            )
+            done = obstore.put(store_of(folder), folder.key(POINTER), data, mode=mode)
             return Version(done.get("e_tag"), done.get("version"))
-        except (
-            obstore.exceptions.AlreadyExistsError,
-            obstore.exceptions.PreconditionError,
-        ):
+        except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
             # The answer to an earlier try may have been lost: then the pointer is ours.
-            found = _read(folder)
-        if found is not None and found[0] == data:
-            return found[1]
-        if found is None or before is None:
-            unchanged = found is None and before is None
+            present = _read(folder)
+        if present is not None and present[0] == data:
+            return present[1]
+        if present is None or before is None:
+            unchanged = present is None and before is None
         else:
-            unchanged = found[1].is_that_of(before)
+            unchanged = present[1].is_that_of(before)
         if unchanged:
             raise ConnectionError("refused while another request was under way")
         raise BusyError(
@@ -176,7 +171,7 @@ def require_conditional_puts(folder: CloudFolder, probe: str) -> None:
     import obstore
 
     what = f"{probe!r} in {str(folder)!r}"
-    store, key = connect(folder.scheme, folder.bucket), folder.key(probe)
+    store, key = store_of(folder), folder.key(probe)
     conditions: tuple[Any, ...] = ("create", {"e_tag": _NO_TAG, "version": "1"})
     attempt(what, lambda: obstore.put(store, key, b"probe"))
     for mode in conditions:
@@ -184,10 +179,7 @@ def require_conditional_puts(folder: CloudFolder, probe: str) -> None:
         def put(mode: Any = mode) -> bool:
             try:
                 obstore.put(store, key, b"probe again", mode=mode)
-            except (
-                obstore.exceptions.AlreadyExistsError,
-                obstore.exceptions.PreconditionError,
-            ):
+            except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
                 return False
             return True
 
@@ -204,21 +196,21 @@ def _read(folder: CloudFolder) -> tuple[bytes, Version] | None:
 
     def get() -> tuple[bytes, Version] | None:
         try:
-            found = obstore.get(connect(folder.scheme, folder.bucket), folder.key(POINTER))
-            size = int(found.meta["size"])
+            answer = obstore.get(store_of(folder), folder.key(POINTER))
+            size = int(answer.meta["size"])
             if size > DOCUMENT_LIMIT:
                 raise StoreError(
                     f"expected at most {DOCUMENT_LIMIT} bytes in {POINTER!r} in {str(folder)!r}, "
                     f"found {size}: choose another address"
                 )
-            content = bytes(found.bytes())
+            content = bytes(answer.bytes())
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
                 raise
             return None
         if len(content) != size:
             raise ConnectionError("a truncated body")
-        return content, Version(found.meta.get("e_tag"), found.meta.get("version"))
+        return content, Version(answer.meta.get("e_tag"), answer.meta.get("version"))
 
     return attempt(f"{POINTER!r} in {str(folder)!r}", get)
 
@@ -268,10 +260,10 @@ def fetch(folder: CloudFolder, objects: Sequence[Packed], into: Path) -> None:
 
 def _fetched(folder: CloudFolder, expected: Packed) -> memoryview:
     """Return the content of an object that has the size and the digest of the pointer."""
-    found = np.empty(expected.size, np.uint8)
+    content = np.empty(expected.size, np.uint8)
     try:
-        requests.read_into(folder, expected.key, found)
-        fault = None if digest(found.data) == expected.sha256 else "another content"
+        requests.read_into(folder, expected.key, content)
+        fault = None if digest(content.data) == expected.sha256 else "another content"
     except StoreError:
         fault = "none or a shorter one"
     if fault is not None:
@@ -279,7 +271,7 @@ def _fetched(folder: CloudFolder, expected: Packed) -> memoryview:
             f"expected the object {expected.key!r} of the run at {str(folder)!r} as its pointer "
             f"names it, found {fault}: restore it from a copy, or sample again at another address"
         )
-    return found.data
+    return content.data
 
 
 def _unpack(content: memoryview, into: Path) -> None:
@@ -422,9 +414,9 @@ class StagedRun:
         with self._lock:
             if self._thread is not None and self._path is not None:
                 return self._path  # this process is the writer
-            found = read_pointer(self._folder)
-            while self._path is None or self._defeated or not self._is_current(found):
-                pointer, version = found or (None, None)
+            current = read_pointer(self._folder)
+            while self._path is None or self._defeated or not self._is_current(current):
+                pointer, version = current or (None, None)
                 path = self._base / str(self._fetches) / self._folder.name
                 self._fetches += 1
                 try:
@@ -436,9 +428,9 @@ class StagedRun:
                 except StoreError:
                     # A writer may have deleted the objects of a commit that it has replaced.
                     again = read_pointer(self._folder)
-                    if again == found:
+                    if again == current:
                         raise
-                    found = again
+                    current = again
                     continue
                 self._path, self._pointer, self._version = path, pointer, version
                 self._kept = () if pointer is None else pointer.others
@@ -450,9 +442,9 @@ class StagedRun:
         """Return whether a folder has the commit that the next one can follow."""
         return folder == self._path and not self._defeated
 
-    def _is_current(self, found: tuple[Pointer, Version] | None) -> bool:
+    def _is_current(self, current: tuple[Pointer, Version] | None) -> bool:
         """Return whether the folder holds the commit of a pointer."""
-        return self._pointer == (None if found is None else found[0])
+        return self._pointer == (None if current is None else current[0])
 
     def require_writable(self) -> None:
         """Raise a StreammcError if a run cannot be started or continued at the address."""
@@ -461,8 +453,8 @@ class StagedRun:
                 f"expected an address s3://, gs:// or az:// to write to, found {self.address!r}: "
                 "give one of those, a web server can only be read from"
             )
-        found = set(requests.list_objects(self._folder))
-        others = {key for key in found if not key.startswith(f"{OBJECTS}/")} - {POINTER}
+        keys = set(requests.list_objects(self._folder))
+        others = {key for key in keys if not key.startswith(f"{OBJECTS}/")} - {POINTER}
         if self._pointer is None and others:
             raise OutputError(
                 f"expected nothing, or a run of streammc, at {self.address!r}, found "

@@ -45,9 +45,7 @@ _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def pull(
-    address: str,
-    folder: str | os.PathLike[str],
-    progress: Callable[[int, int], None] | None = None,
+    address: str, folder: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Copy the store at ``address`` to ``folder``; the copy has the same fingerprint.
 

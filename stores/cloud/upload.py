@@ -40,16 +40,16 @@ def refuse_occupied(folder: CloudFolder, *, overwrite: bool = False) -> None:
             f"expected no --overwrite for {str(folder)!r}: a store at an address cannot be "
             "replaced at one instant; choose another address"
         )
-    found = requests.list_objects(folder)
-    if CLAIM in found and MANIFEST not in found:
+    objects = requests.list_objects(folder)
+    if CLAIM in objects and MANIFEST not in objects:
         raise _claimed(folder)
-    _refuse_objects(folder, found)
+    _refuse_objects(folder, objects)
 
 
-def _refuse_objects(folder: CloudFolder, found: Collection[str]) -> None:
-    if found:
+def _refuse_objects(folder: CloudFolder, objects: Collection[str]) -> None:
+    if objects:
         raise IdentityError(
-            f"expected nothing at {str(folder)!r}, found {len(found)} objects: choose another "
+            f"expected nothing at {str(folder)!r}, found {len(objects)} objects: choose another "
             "address, or delete them"
         )
 

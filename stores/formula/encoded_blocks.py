@@ -42,6 +42,7 @@ from streammc.stores.formula.parser import (
     Term,
     Terms,
     Text,
+    argument_of,
     columns_of,
     label,
     read_terms,
@@ -66,7 +67,7 @@ from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, kept_ro
 from streammc.stores.sources.tables import Table
 
 
-class FormulaRows:
+class FormulaRows(TableBlocks):
     """Blocks of the table columns in use; text, and dates as ISO text, become codes.
 
     ``kinds`` has the kind of each column of the formula (``formula.fitted.KINDS``); a column of
@@ -90,10 +91,8 @@ class FormulaRows:
         text: Collection[str] = (),
         fitted: bool = False,
     ) -> None:
-        self.table = table
         for name in names:
             require_column(table, name, "a column of the formula")
-        self.names = [*names, *others]
         check_types(table, others, roles)
         check_types(table, names, dates=True)
         self._text = frozenset(text) & table.written
@@ -102,31 +101,28 @@ class FormulaRows:
         )
         """Columns of truth values, also as categories."""
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
-        self.coders = {
+        coders = {
             name: Coder(name, table.types_of(name), name in table.written)
             for name in names
             if self.kinds[name] == "text"
         }
-        self.orders = {
+        orders = {
             name: number_order(name, table.types_of(name))
             for name in names
             if self.kinds[name] == "category"
         }
-        self._blocks = TableBlocks(
-            table, self.names, spool, self.coders, labels, self.orders, roles, fitted
-        )
-        self.missing = self._blocks.missing
+        super().__init__(table, [*names, *others], spool, coders, labels, orders, roles, fitted)
         for name in others:
             if _kind(table, name) == "text":
-                raise self._blocks.text_error([name], "text")
+                raise self.text_error([name], "text")
 
-    def first(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
+    def checked(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
         """Yield the first row number and the values (columns, rows) of each block of the table.
 
         The rows of a block are in the order of ``names``. Missing values are NaN; they and
         infinite values are recorded in ``faults``, with ``drop_missing`` only the latter.
         """
-        for start, raw in self._blocks.first(faults):
+        for start, raw in self.first(faults):
             missing = np.isnan(raw)
             for index, name in enumerate(self.names):
                 if not drop_missing:
@@ -135,10 +131,6 @@ class FormulaRows:
                     faults.add(kind, name, start, missing[index], raw[index])
                 faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
             yield start, raw
-
-    def again(self) -> Iterator[tuple[int, Matrix]]:
-        """Yield the blocks of :meth:`first` again."""
-        return self._blocks.again()
 
     def kept(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
         """Return the indices of the rows without missing values, and their values by column."""
@@ -157,7 +149,7 @@ class FormulaRows:
         """
         for node in nodes:
             has_levels = is_factor(node, self.kinds) and node != response
-            self._check_node(node, node.argument if isinstance(node, Call) else node, has_levels)
+            self._check_node(node, argument_of(node), has_levels)
 
     def absent_texts(self, nodes: Sequence[Node]) -> list[str]:
         """Return a warning for each text that a comparison names and no row has.
@@ -185,11 +177,11 @@ class FormulaRows:
 
         Without a ``design`` every column must have numbers.
         """
-        for name, found in self.kinds.items():
+        for name, kind_now in self.kinds.items():
             fitted = "number" if design is None else design.kinds[name]
-            if found == "text" and fitted != "text":
-                raise self._blocks.text_error([name], "text", FITTED_TEXT)
-            if fitted == "text" and found != "text":
+            if kind_now == "text" and fitted != "text":
+                raise self.text_error([name], "text", FITTED_TEXT)
+            if fitted == "text" and kind_now != "text":
                 raise DataError(
                     f"expected text in column {name!r}, as in the table that the formula was "
                     f"fitted to, found numbers in {self.table.sources[0].label}: convert the column"
@@ -198,7 +190,7 @@ class FormulaRows:
     def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
         """Check one expression; text may be compared with text, or be the column of levels."""
         if has_levels and isinstance(inner, Column) and inner.name not in self.coders:
-            self._blocks.levels.add(inner.name)
+            self.levels.add(inner.name)
         if has_levels and isinstance(node, Column) and node.name not in self._text:
             check_types(self.table, [node.name])  # dates are a factor only inside C()
         compared = 0
@@ -215,7 +207,7 @@ class FormulaRows:
         columns = [part.name for part in walk(node) if isinstance(part, Column)]
         text = [name for name in columns if name in self.coders]
         if len(text) > compared and not (has_levels and isinstance(inner, Column)):
-            raise self._blocks.text_error(text[:1], "text")
+            raise self.text_error(text[:1], "text")
 
 
 class RowReport:
@@ -307,17 +299,17 @@ class EarlyScan:
         self._step = block_rows(2 * len(self._columns.names) + len(self._nodes))
         self._seen = 0
 
-    def add(self, rows: int, kept: int, values: Values) -> None:
+    def add(self, rows: int, used: int, values: Values) -> None:
         """Add the values (kept,) of the rows of a block that are kept, of ``rows`` in all."""
         start, self._seen = self._seen, self._seen + rows
         for k, node in enumerate(self._nodes):
             column = values[_column(node)]
             assert isinstance(column, Codes)
-            found = np.bincount(column.codes.astype(np.intp), minlength=len(self._counts[k]))
-            found[: len(self._counts[k])] += self._counts[k]
-            self._counts[k] = found
-        for low in range(0, kept, self._step):
-            piece = slice(low, min(low + self._step, kept))
+            counts = np.bincount(column.codes.astype(np.intp), minlength=len(self._counts[k]))
+            counts[: len(self._counts[k])] += self._counts[k]
+            self._counts[k] = counts
+        for low in range(0, used, self._step):
+            piece = slice(low, min(low + self._step, used))
             chosen = {
                 name: Codes(column.codes[piece], column.values)
                 if isinstance(column, Codes)
@@ -327,7 +319,7 @@ class EarlyScan:
             self._scanner.add(start + low, self._block(chosen, piece.stop - low))
 
     def _block(self, values: Values, rows: int) -> Matrix:
-        def report(kind: str, name: str, bad: object, found: object) -> None:
+        def report(kind: str, name: str, bad: object, _: object) -> None:
             self._faults.count(kind, name, 0, 1, "")
 
         block = np.empty((len(self._columns.names), rows))
@@ -372,7 +364,7 @@ class EarlyScan:
         whole = sorted(order) == list(range(len(self._dense))) and len(order) == len(levels.dense)
         if self._faults or not whole or [each.node for each in factors] != self._nodes:
             return None
-        found = self._scanner.finish()
+        scan = self._scanner.finish()
         for k, (factor, coder) in enumerate(zip(factors, self._coders, strict=True)):
             place = {level: code for code, level in enumerate(coder.values)}
             counts = self._counts[k]
@@ -381,12 +373,12 @@ class EarlyScan:
             by_level = np.array([counts[row] if row < counts.size else 0 for row in rows])
             levels.add_counts(k, np.bincount(factor.codes, by_level).astype(np.int64))
         first = len(self._dense)
-        index = np.array([*order, *[0] * len(factors), *range(first, len(found.mean))], np.intp)
+        index = np.array([*order, *[0] * len(factors), *range(first, len(scan.mean))], np.intp)
         chosen = {
-            name: getattr(found, name)[index]
+            name: getattr(scan, name)[index]
             for name in ("mean", "sd", "minimum", "maximum", "rounding")
         }
-        return replace(found, n_dropped=self._seen - found.n_rows, **chosen)
+        return replace(scan, n_dropped=self._seen - scan.n_rows, **chosen)
 
 
 def can_scan_early(terms: Terms, kinds: Mapping[str, str]) -> bool:
@@ -411,12 +403,12 @@ def _lone(term: Term, kinds: Mapping[str, str]) -> bool:
     if len(term.factors) != 1 or term.scale != "1" or not is_factor(term.factors[0], kinds):
         return False
     node = term.factors[0]
-    inner = node.argument if isinstance(node, Call) else node
+    inner = argument_of(node)
     return isinstance(inner, Column) and kinds[inner.name] == "text"
 
 
 def _column(node: Node) -> str:
-    inner = node.argument if isinstance(node, Call) else node
+    inner = argument_of(node)
     assert isinstance(inner, Column)
     return inner.name
 
@@ -585,15 +577,15 @@ class FormulaBlocks:
         self, first: bool, running: list[tuple[Node, Fitter]], states: dict[str, State]
     ) -> None:
         """Read the table once, and pass every row in use to the fitters of ``running``."""
-        faults, seen, kept = Faults(), 0, 0
+        faults, seen, used = Faults(), 0, 0
         rows = self._rows
         drop = self._drop_missing
-        for start, raw in rows.first(faults, drop_missing=drop) if first else rows.again():
+        for start, raw in rows.checked(faults, drop_missing=drop) if first else rows.again():
             keep, values = rows.kept(raw)
-            seen, kept = seen + raw.shape[1], kept + keep.size
+            seen, used = seen + raw.shape[1], used + keep.size
             report = RowReport(faults, start, keep)
             for node, fit in running if keep.size and not faults else []:
-                inner = node.argument if isinstance(node, Call) else node
+                inner = argument_of(node)
                 text = values.get(inner.name) if isinstance(inner, Column) else None
                 if isinstance(text, Codes):
                     fit.add(text.codes)
@@ -603,14 +595,14 @@ class FormulaBlocks:
                 self._early.add(raw.shape[1], keep.size, values)
             self._progress(seen)
         faults.refuse(rows.table.locate)
-        if first and not kept:
+        if first and not used:
             raise no_rows(rows.table, seen)
 
     def _fitter(self, node: Node, seed: int) -> Fitter:
         if not is_factor(node, self._rows.kinds):
             assert isinstance(node, Call)
             return fitter(node, seed)
-        inner = node.argument if isinstance(node, Call) else node
+        inner = argument_of(node)
         if isinstance(inner, Column) and inner.name in self._rows.coders:
             return TextLevels(node, self._rows.coders[inner.name])
         order = self._rows.orders.get(inner.name) if isinstance(inner, Column) else None

@@ -28,6 +28,7 @@ from streammc.stores.formula.parser import (
     Number,
     Operation,
     Text,
+    argument_of,
     label,
     walk,
 )
@@ -141,23 +142,19 @@ def _extrapolation(node: Call) -> str:
 
 
 def finite(
-    node: Node,
-    values: Values,
-    states: Mapping[str, State],
-    report: Report,
-    name: str | None = None,
+    node: Node, values: Values, states: Mapping[str, State], report: Report, name: str | None = None
 ) -> Vector:
     """Return the values (m,) of a numeric expression; report non-finite ones and make them 0.
 
     They are reported under ``name``; ``None`` for the label of the node.
     """
     with np.errstate(all="ignore"):
-        found = numbers(node, values, states)
-    bad = ~np.isfinite(found)
+        results = numbers(node, values, states)
+    bad = ~np.isfinite(results)
     if bad.any():
-        report("undefined results", name or label(node), bad, found)
-        found = np.where(bad, 0.0, found)
-    return found
+        report("undefined results", name or label(node), bad, results)
+        results = np.where(bad, 0.0, results)
+    return results
 
 
 def transform(node: Call, x: Vector, state: State) -> Any:
@@ -182,12 +179,12 @@ def transform(node: Call, x: Vector, state: State) -> Any:
         ) from error
 
 
-def as_matrix(found: Any) -> Matrix:
+def as_matrix(computed: Any) -> Matrix:
     """Return fields in any form of formulaic as one array (fields, m)."""
-    if isinstance(found, dict) or isinstance(getattr(found, "__wrapped__", None), dict):
-        parts = [np.asarray(part, np.float64) for key, part in found.items()]
+    if isinstance(computed, dict) or isinstance(getattr(computed, "__wrapped__", None), dict):
+        parts = [np.asarray(part, np.float64) for key, part in computed.items()]
         return np.stack(parts)
-    array = np.asarray(found, np.float64)
+    array = np.asarray(computed, np.float64)
     return np.ascontiguousarray(array.T) if array.ndim == 2 else array[np.newaxis]
 
 
@@ -212,7 +209,7 @@ def level_index(node: Node, values: Values, states: Mapping[str, State], report:
     Rows of unseen levels get the first level: their report becomes an error.
     """
     levels = states[label(node)]["levels"]
-    inner = node.argument if isinstance(node, Call) else node
+    inner = argument_of(node)
     column = values.get(inner.name) if isinstance(inner, Column) else None
     if isinstance(column, Codes):
         # Levels of an earlier version are as they were written.
@@ -382,11 +379,11 @@ class _Spline:
                 f"{high:g}, found {outside[0]:g}: change the knots, or give bounds"
             )
         transform(self._node, x, state)
-        kept: State = {"knots": [float(knot) for knot in state["knots"]]}
+        fitted: State = {"knots": [float(knot) for knot in state["knots"]]}
         if self._node.function != "bs":
-            kept |= {"constraints": None, "cyclic": self._node.function == "cc"}
+            fitted |= {"constraints": None, "cyclic": self._node.function == "cc"}
         sampled = self._sample.seen > self._sample.values.size
-        return {**state, **kept, "sampled": bool(sampled and "df" in options)}
+        return {**state, **fitted, "sampled": bool(sampled and "df" in options)}
 
 
 class _Centred:
@@ -474,13 +471,13 @@ def _listed(node: Node) -> bool:
     return isinstance(node, Call) and "levels" in dict(node.options)
 
 
-def factor_state(node: Node, found: list[Level]) -> State:
+def factor_state(node: Node, in_data: list[Level]) -> State:
     """Return the levels and the reference level of a factor, checked against its options."""
     options = dict(node.options) if isinstance(node, Call) else {}
-    levels = found
+    levels = in_data
     if "levels" in options:
         levels = [_whole(level) for level in options["levels"]]
-        for level in found:
+        for level in in_data:
             if level not in levels:
                 raise DataError(
                     f"expected only the levels listed in {label(node)!r} of the formula, found "
@@ -504,8 +501,8 @@ def _whole(level: Any) -> Level:
         return iso_word(level)
     if isinstance(level, float) and level.is_integer():
         return int(level)
-    found: Level = level
-    return found
+    value: Level = level
+    return value
 
 
 def _check_levels(node: Node, count: int) -> None:

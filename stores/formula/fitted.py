@@ -66,21 +66,6 @@ def factor_names(column: str, states: Mapping[str, State]) -> list[str]:
     return [*(f"u[{column}={level}]" for level in levels), f"tau[{column}]"]
 
 
-def described_factors(
-    factors: Sequence[str], states: Mapping[str, State], first: int
-) -> list[dict[str, Any]]:
-    """Return the attribute ``factors`` of a store: name, first column and number of levels.
-
-    The factors begin at the column ``first`` of the design.
-    """
-    found = []
-    for column in factors:
-        levels = len(factor_names(column, states)) - 1
-        found.append({"column": column, "first": first, "levels": levels})
-        first += levels + 1
-    return found
-
-
 def good_factors(attributes: Mapping[str, Any]) -> bool:
     """Return whether the attribute ``factors``, if there is one, fits the features of a store."""
     stated = attributes.get("factors", [])
@@ -88,12 +73,8 @@ def good_factors(attributes: Mapping[str, Any]) -> bool:
         return False
     end = 0
     for each in stated:
-        first, levels = each.get("first"), each.get("levels")
-        if (
-            type(first) is not int
-            or type(levels) is not int
-            or not isinstance(each.get("column"), str)
-        ):
+        column, first, levels = (each.get(key) for key in ("column", "first", "levels"))
+        if not isinstance(column, str) or type(first) is not int or type(levels) is not int:
             return False
         if first < end or not 1 < levels <= MOST_LEVELS:
             return False
@@ -131,9 +112,8 @@ def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColum
     names = [column.name for column in columns]
     repeated = next((name for name, times in Counter(names).items() if times > 1), None)
     if not names or len(names) > MAX_COLUMNS or repeated is not None:
-        found = (
-            "none" if not names else f"{len(names)}" if repeated is None else f"{repeated!r} twice"
-        )
+        found = "none" if not names else f"{len(names)}"
+        found = found if repeated is None else f"{repeated!r} twice"
         raise DataError(
             f"expected 1 to {MAX_COLUMNS} columns of different names from the formula, "
             f"found {found}: change its terms"
@@ -156,13 +136,13 @@ def plain_columns(terms: Sequence[Term], fields: dict[Node, Fields]) -> list[Des
             columns.append(DesignColumn("Intercept", (), 1.0))
             continue
         (node,) = term.factors
-        found = fields[node]
-        if found.names is None:
+        own = fields[node]
+        if own.names is None:
             return None
-        kept = [index for index in range(found.size) if index != found.dropped]
+        indices = [index for index in range(own.size) if index != own.dropped]
         columns += [
             DesignColumn(name, ((node, index),), 1.0)
-            for name, index in zip(found.names, kept, strict=True)
+            for name, index in zip(own.names, indices, strict=True)
         ]
     return columns
 
@@ -181,7 +161,7 @@ def _by_formulaic(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn
         if term.scale != "1" or not factors:
             factors.insert(0, Factor(term.scale, eval_method="literal"))
         parsed.append(FormulaicTerm(factors))
-    context = {label(node): found.value() for node, found in fields.items()}
+    context = {label(node): own.value() for node, own in fields.items()}
     spec = ModelSpec(formula=Formula(parsed, _ordering="none"), na_action="ignore", output="sparse")
     matrix = spec.get_model_matrix(DataFrame(index=[0]), context=context)
     columns = []
@@ -218,25 +198,6 @@ def _check_size(terms: Terms, fields: dict[Node, Fields]) -> None:
 
 
 _BASES: Final = ("bs", "cc", "cr", "poly")
-
-
-def changing_together(columns: Sequence[DesignColumn]) -> list[str]:
-    """Return the names of columns that cannot change while all others stay as they are.
-
-    Such a column is of a basis or an interaction, or a column of the table that it is made of
-    is also in another term: in an interaction, or beside it as in ``x + I(x ** 2)``. Columns of
-    the same expressions, such as the levels of one factor, are one term.
-    """
-    terms = {column.name: frozenset(node for node, _ in column.fields) for column in columns}
-    used = {term: {name for node in term for name in columns_of(node)} for term in terms.values()}
-    times = Counter(name for names in used.values() for name in names)
-    return [
-        name
-        for name, term in terms.items()
-        if len(term) > 1
-        or any(isinstance(node, Call) and node.function in _BASES for node in term)
-        or any(times[source] > 1 for source in used[term])
-    ]
 
 
 _MAX_NUMBERS: Final = 10_000
@@ -333,9 +294,8 @@ class Design:
     @property
     def effects(self) -> list[bool]:
         """For each of :attr:`names`, whether it is of a factor: neither moved nor scaled."""
-        return [False] * (len(self.names) - len(self.effect_names)) + [True] * len(
-            self.effect_names
-        )
+        n_effects = len(self.effect_names)
+        return [False] * (len(self.names) - n_effects) + [True] * n_effects
 
     @property
     def levels_alone(self) -> list[bool]:
@@ -349,8 +309,24 @@ class Design:
 
     @property
     def only_together(self) -> list[str]:
-        """Names of columns that cannot change while all others stay as they are."""
-        return changing_together(self.columns)
+        """Names of columns that cannot change while all others stay as they are.
+
+        Such a column is of a basis or an interaction, or a column of the table that it is made of
+        is also in another term: in an interaction, or beside it as in ``x + I(x ** 2)``. Columns of
+        the same expressions, such as the levels of one factor, are one term.
+        """
+        terms = {each.name: frozenset(node for node, _ in each.fields) for each in self.columns}
+        sources = {
+            term: {name for node in term for name in columns_of(node)} for term in terms.values()
+        }
+        times = Counter(name for names in sources.values() for name in names)
+        return [
+            name
+            for name, term in terms.items()
+            if len(term) > 1
+            or any(isinstance(node, Call) and node.function in _BASES for node in term)
+            or any(times[source] > 1 for source in sources[term])
+        ]
 
     @property
     def references(self) -> dict[str, list[str]]:
@@ -364,7 +340,7 @@ class Design:
             for node in self._nodes
             if "levels" in (state := self.states.get(label(node), {}))
         }
-        found = {}
+        by_column = {}
         for column in self.columns:
             missing = []
             for node in dict.fromkeys(node for node, _ in column.fields if node in places):
@@ -372,13 +348,18 @@ class Design:
                 if frozenset(of_reference) not in known:
                     missing.append(f"{label(node)}[{self.states[label(node)]['reference']}]")
             if missing:
-                found[column.name] = missing
-        return found
+                by_column[column.name] = missing
+        return by_column
 
     def described_factors(self) -> list[dict[str, Any]]:
         """Return the factors as in the attribute ``factors`` of a store."""
         first = len(self.names) - len(self.effect_names) + self.terms.intercept
-        return described_factors(self.factors, self.states, first)
+        described = []
+        for column in self.factors:
+            levels = len(factor_names(column, self.states)) - 1
+            described.append({"column": column, "first": first, "levels": levels})
+            first += levels + 1
+        return described
 
     def encode(
         self, values: Values, report: Report, out: Matrix, coded: Sequence[tuple[Node, slice]] = ()
@@ -397,15 +378,15 @@ class Design:
         if coded:
             used = {node for column in columns for node, _ in column.fields}
             nodes = [node for node in nodes if node in used]
-        found = {
+        by_node = {
             node: fields(node, values, self.states, reports.get(node, report)) for node in nodes
         }
         with np.errstate(over="ignore"):  # an overflow is refused later as infinite
             for row, column in zip(out, columns, strict=False):
                 node, index = column.fields[0]
-                row[:] = found[node][index]
+                row[:] = by_node[node][index]
                 for node, index in column.fields[1:]:
-                    row *= found[node][index]
+                    row *= by_node[node][index]
                 if column.scale != 1:
                     row *= column.scale
         at, first = len(columns), len(names)
@@ -524,10 +505,10 @@ def _fields(node: Node, states: Mapping[str, State]) -> Fields:
         return Fields(value, len(levels), levels.index(reference), alone)
     if isinstance(node, Call) and node.function in ("poly", "bs", "cr", "cc"):
         x = np.full(1, state.get("lower_bound", 0.0))
-        found = transform(node, x, state)
-        metadata = getattr(found, "__formulaic_metadata__", None)
+        row = transform(node, x, state)
+        metadata = getattr(row, "__formulaic_metadata__", None)
         spans = metadata is not None and metadata.spans_intercept
-        return Fields(lambda: found, len(as_matrix(found)), 0 if spans else None)
+        return Fields(lambda: row, len(as_matrix(row)), 0 if spans else None)
     return Fields(lambda: np.zeros(1), 1, None, (name,))
 
 

@@ -82,6 +82,11 @@ def label(node: Node) -> str:
     return node.label if isinstance(node, Call) else node.name
 
 
+def argument_of(node: Node) -> Node:
+    """Return the argument of a call, and any other expression itself."""
+    return node.argument if isinstance(node, Call) else node
+
+
 def columns_of(node: Node) -> list[str]:
     """Return the columns of the table that an expression needs."""
     return list(dict.fromkeys(part.name for part in walk(node) if isinstance(part, Column)))
@@ -128,6 +133,11 @@ class Token(NamedTuple):
     position: int
     """Number of its first character, counted from 1."""
 
+    @property
+    def nesting(self) -> int:
+        """1 for an opening parenthesis, -1 for a closing one, else 0."""
+        return (self.text in "([") - (self.text in ")]") if self.kind == "operator" else 0
+
 
 def tokenize(text: object) -> list[Token]:
     """Cut a formula into tokens."""
@@ -153,9 +163,10 @@ def tokenize(text: object) -> list[Token]:
         kind, word = str(match.lastgroup), match.group()
         if kind == "name":
             _check_name(word, position + 1)
+        token = Token(kind, word, position + 1)
         if kind != "space":
-            tokens.append(Token(kind, word, position + 1))
-        depth += (word in "([") - (word in ")]") if kind == "operator" else 0
+            tokens.append(token)
+        depth += token.nesting
         if not 0 <= depth <= MAX_DEPTH:
             advice = f"close what is open, at most {MAX_DEPTH} deep"
             raise refused(repr(word), position + 1, advice)
@@ -223,10 +234,7 @@ _OF_PATSY: Final = {
 }
 """Functions of patsy and similar packages, with the form to write instead."""
 
-_CHOICES: Final = {
-    "extrapolation": ("raise", "clip", "zero", "extend"),
-    "constraints": ("center",),
-}
+_CHOICES: Final = {"extrapolation": ("raise", "clip", "zero", "extend"), "constraints": ("center",)}
 _LIMITS: Final = {"df": 1000, "degree": 20}
 
 
@@ -332,15 +340,15 @@ class _Reader:
         if name not in FUNCTIONS or not node.args:
             raise self._refused(node)
         kinds = FUNCTIONS[name]
-        given: dict[str, ast.expr] = {}
+        by_option: dict[str, ast.expr] = {}
         if len(node.args) - 1 > len(kinds):
             raise self._refused(node)
         for option, value in zip(kinds, node.args[1:], strict=False):
-            given[option] = value
+            by_option[option] = value
         for word in node.keywords:
-            if word.arg not in kinds or word.arg in given:
+            if word.arg not in kinds or word.arg in by_option:
                 raise self._option(node, name, str(word.arg), "an option of it, once")
-            given[word.arg] = word.value
+            by_option[word.arg] = word.value
         argument = self.expression(node.args[0])
         if not columns_of(argument):
             raise self._refused(node)
@@ -349,7 +357,7 @@ class _Reader:
             raise self._refused(node)
         options = [
             (option, self._value(node, name, option, kinds[option], value))
-            for option, value in given.items()
+            for option, value in by_option.items()
         ]
         return Call(name, argument, tuple(sorted(options)), self.unparse(node))
 
@@ -487,14 +495,14 @@ def cut_groups(tokens: list[Token]) -> tuple[list[Token], tuple[GroupTerms, ...]
 
 def _end(tokens: list[Token], start: int) -> int:
     """Return the index of the end of the parenthesis at ``start`` if it has a bar, else 0."""
-    depth, found = 0, False
+    depth, has_bar = 0, False
     for index in range(start, len(tokens)):
         kind, text, _ = tokens[index]
         if kind == "operator":
             depth += (text in "([") - (text in ")]")
-            found |= depth == 1 and text in _BARS
+            has_bar |= depth == 1 and text in _BARS
         if depth == 0:
-            return index if found else 0
+            return index if has_bar else 0
     return 0
 
 
@@ -527,8 +535,7 @@ def _summands(tokens: list[Token]) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
-        if token.kind == "operator":
-            depth += (token.text in "([") - (token.text in ")]")
+        depth += token.nesting
         if token.text == "+" and depth == 0:
             parts.append([])
         else:
@@ -608,8 +615,7 @@ def _closing(tokens: list[Token], start: int) -> int:
     """Return the index of the parenthesis that closes the one at ``start``."""
     depth = 0
     for index in range(start, len(tokens)):
-        if tokens[index].kind == "operator":
-            depth += (tokens[index].text in "([") - (tokens[index].text in ")]")
+        depth += tokens[index].nesting
         if depth == 0:
             return index
     raise AssertionError("the tokens were checked")
@@ -709,13 +715,13 @@ def read_terms(text: object) -> Terms:
     plain = summed(pieces, by_name)
     if plain is not None:
         left, *sum_ = [Term((by_name[name],), "1") for name in (plain[0], *plain[1])]
-        return _checked(text, [left], [Term((), "1"), *sum_])
+        return _terms_of(text, [left], [Term((), "1"), *sum_])
     formula = _parse(" ".join(pieces), text)
     right = [_term(term, by_name) for term in formula.rhs]
-    return _checked(text, [_term(term, by_name) for term in formula.lhs], right)
+    return _terms_of(text, [_term(term, by_name) for term in formula.lhs], right)
 
 
-def _checked(text: str, left: list[Term], right: list[Term]) -> Terms:
+def _terms_of(text: str, left: list[Term], right: list[Term]) -> Terms:
     """Return both sides of a formula as :class:`Terms`; refuse what is not one model."""
     if len(left) != 1 or len(left[0].factors) != 1 or left[0].scale != "1":
         raise ConfigError(
@@ -724,7 +730,9 @@ def _checked(text: str, left: list[Term], right: list[Term]) -> Terms:
         )
     offsets, terms = [], []
     for term in right:
-        special = [node for node in term.factors if isinstance(node, Call) and _is_offset(node)]
+        special = [
+            node for node in term.factors if isinstance(node, Call) and node.function == "offset"
+        ]
         if special and (len(term.factors) > 1 or term.scale != "1"):
             raise ConfigError(
                 "expected offset(...) as a term of its own, found it in a product"
@@ -740,9 +748,9 @@ def _checked(text: str, left: list[Term], right: list[Term]) -> Terms:
             ": add a term, or 1 for the intercept alone"
         )
     groups = read_groups(text)
-    found = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms), groups)
-    _check_response_and_names(found)
-    return found
+    whole = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms), groups)
+    _check_response_and_names(whole)
+    return whole
 
 
 def refuse_powers(text: str) -> None:
@@ -819,10 +827,6 @@ def _term(term: Any, by_name: dict[str, Node]) -> Term:
         else:
             scale = factor.expr
     return Term(tuple(nodes), scale)
-
-
-def _is_offset(node: Call) -> bool:
-    return node.function == "offset"
 
 
 def _check_response_and_names(terms: Terms) -> None:

@@ -113,12 +113,12 @@ def append(
     check_output(Path(store.address), sources)
     parts = table_parts(sources)
     inputs = input_records(parts)
-    kept = recorded_generations(store)
+    recorded = recorded_generations(store)
     if inputs and not again:
-        number = generation_of(kept, inputs)
+        number = generation_of(recorded, inputs)
         if number is not None:
             return _report(store, number, False, [], started)
-        refuse_known(kept, inputs, [part.path for part in parts], store.address)
+        refuse_known(recorded, inputs, [part.path for part in parts], store.address)
     options = _options(store, shuffle=shuffle, seed=seed, drop_missing=drop_missing)
     table = open_table(parts, missing_spellings(options))
     _require_response(store, table, options)
@@ -139,12 +139,12 @@ def append(
                 "inputs": files,
                 "fingerprint": None,
             }
-            before = {**kept[-1], "fingerprint": store.fingerprint}
-            kept = [*kept[:-1], before, entry]
-            records = [each["inputs"] for each in kept]
-            writer.commit(_attributes(store, without_places(kept)), records)
+            before = {**recorded[-1], "fingerprint": store.fingerprint}
+            recorded = [*recorded[:-1], before, entry]
+            records = [each["inputs"] for each in recorded]
+            writer.commit(_attributes(store, without_places(recorded)), records)
     warnings = prepared.warnings
-    return _report(open_store(path), len(kept), True, warnings, started)
+    return _report(open_store(path), len(recorded), True, warnings, started)
 
 
 def _refuse_kind(store: Store) -> None:
@@ -203,15 +203,15 @@ def _require_response(store: Store, table: Table, options: IngestOptions) -> Non
 def _check_fit(store: Store, prepared: Prepared, table: Table) -> None:
     """Raise DataError if the responses or the row ids do not fit the dtypes of the store."""
     label, y = table.sources[0].label, store.layout.member("y")
-    given = prepared.scan.y_dtype
-    if y is not None and given is not None:
+    y_dtype = prepared.scan.y_dtype
+    if y is not None and y_dtype is not None:
         index = prepared.columns.index(prepared.columns.response)
         assert index is not None
         low, high = prepared.scan.minimum[index], prepared.scan.maximum[index]
-        whole = given not in ("float32", "float64")
+        whole = y_dtype not in ("float32", "float64")
         size = max(-low, high)
         exact = y.dtype in _EXACT and whole and size <= _EXACT[y.dtype]
-        if given not in _FITS[y.dtype] and not exact:
+        if y_dtype not in _FITS[y.dtype] and not exact:
             raise DataError(
                 f"expected responses in column {prepared.columns.response!r} of {label} that "
                 f"{y.dtype} holds exactly, as store {store.address!r} has them, found "
@@ -258,11 +258,11 @@ def _write(store: Store, prepared: Prepared, writer: ExtendingWriter) -> None:
         writer.append(fields.pop("X"), fields.pop("y", None), **fields)
 
 
-def _attributes(store: Store, kept: list[dict[str, Any]]) -> dict[str, Any]:
+def _attributes(store: Store, recorded: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the attributes of the store with these generations."""
     known = ("format", "features", "dtype")  # by the writer
-    given = {key: value for key, value in store.attributes.items() if key not in known}
-    return {**given, **described(kept)}
+    others = {key: value for key, value in store.attributes.items() if key not in known}
+    return {**others, **described(recorded)}
 
 
 def _report(
@@ -286,43 +286,46 @@ def recorded_generations(store: Store) -> list[dict[str, Any]]:
     An earlier version kept none of the first generation: they are those of the receipt beside the
     store, if it has one that names files alone.
     """
-    kept = with_inputs(store.attributes, store.manifest.inputs)
-    if kept[0]["inputs"] is None:
-        kept[0]["inputs"] = _records_of_receipt(Path(store.address))
-    return kept
+    recorded = with_inputs(store.attributes, store.manifest.inputs)
+    if recorded[0]["inputs"] is None:
+        recorded[0]["inputs"] = _records_of_receipt(Path(store.address))
+    return recorded
 
 
-def generation_of(kept: Sequence[Mapping[str, Any]], inputs: Sequence[Record]) -> int | None:
+def generation_of(recorded: Sequence[Mapping[str, Any]], inputs: Sequence[Record]) -> int | None:
     """Return the number of the generation of exactly these files, unchanged; else ``None``."""
-    given = {str(each["path"]) for each in inputs}
-    for number, each in enumerate(kept, 1):
+    places = {str(each["path"]) for each in inputs}
+    for number, each in enumerate(recorded, 1):
         files = {real_place(file["path"]): file for file in each["inputs"] or ()}
-        if files.keys() == given and all(same_input(files[path], path) for path in given):
+        if files.keys() == places and all(same_input(files[path], path) for path in places):
             return number
     return None
 
 
 def refuse_known(
-    kept: Sequence[Mapping[str, Any]], inputs: Sequence[Record], names: Sequence[str], store: str
+    recorded: Sequence[Mapping[str, Any]],
+    inputs: Sequence[Record],
+    names: Sequence[str],
+    store: str,
 ) -> None:
     """Refuse files of which a store has the rows of some."""
-    there = {
+    by_place = {
         real_place(file["path"]): (file, number)
-        for number, each in enumerate(kept, 1)
+        for number, each in enumerate(recorded, 1)
         for file in each["inputs"] or ()
     }
     for name, record in zip(names, inputs, strict=True):
-        before, number = there.get(record["path"], (None, 0))
+        before, number = by_place.get(record["path"], (None, 0))
         if before is not None and same_input(before, record["path"]):
             raise IdentityError(
                 f"expected files that are not in {store!r} yet, found {name!r} among others, "
                 f"which {_origin(number)}: name the new ones alone"
             )
-    refuse_equal(kept, inputs, names, store)
+    refuse_equal(recorded, inputs, names, store)
 
 
 def refuse_equal(
-    kept: Sequence[Mapping[str, Any]],
+    recorded: Sequence[Mapping[str, Any]],
     inputs: Sequence[Record],
     names: Sequence[str],
     store: str,
@@ -330,12 +333,12 @@ def refuse_equal(
     advice: str = AGAIN,
 ) -> None:
     """Refuse a file with the contents of another one, whose rows a store has."""
-    there: dict[int, list[tuple[Record, int]]] = {}
-    for number, each in enumerate(kept, 1):
+    by_size: dict[int, list[tuple[Record, int]]] = {}
+    for number, each in enumerate(recorded, 1):
         for file in each["inputs"] or ():
-            there.setdefault(file["bytes"], []).append((file, number))
+            by_size.setdefault(file["bytes"], []).append((file, number))
     for name, record in zip(names, inputs, strict=True):
-        alike = there.get(record["bytes"], [])
+        alike = by_size.get(record["bytes"], [])
         equal = equal_input(record, [file for file, _ in alike])
         if equal is None:
             continue
@@ -350,9 +353,9 @@ def refuse_equal(
 
 def refuse_twice(inputs: Sequence[Record], names: Sequence[str]) -> None:
     """Refuse two files to append with the same contents; files without rows may be equal."""
-    there: dict[int, list[Record]] = {}
+    by_size: dict[int, list[Record]] = {}
     for name, record in zip(names, inputs, strict=True):
-        alike = there.setdefault(record["bytes"], [])
+        alike = by_size.setdefault(record["bytes"], [])
         equal = equal_input(record, alike)
         if equal is not None:
             other = next(name for name, each in zip(names, inputs, strict=True) if each is equal)
@@ -373,7 +376,7 @@ def _records_of_receipt(store: Path) -> list[dict[str, Any]] | None:
     try:
         text = store.with_name(f"{store.name}.config.json").read_text(encoding="utf-8")
         asked = json.loads(text)["asked"]["sources"]
-        found: list[dict[str, Any]] = [
+        records: list[dict[str, Any]] = [
             {
                 "path": real_place(str(each["path"])),
                 "bytes": int(each["bytes"]),
@@ -384,4 +387,4 @@ def _records_of_receipt(store: Path) -> list[dict[str, Any]] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     # A pattern or a folder does not say which files it found.
-    return found if found and all(os.path.isfile(each["path"]) for each in found) else None
+    return records if records and all(os.path.isfile(each["path"]) for each in records) else None

@@ -58,11 +58,11 @@ def coded_factors(design: Design, above: int) -> list[CodedFactor]:
 
     The one of fewest columns stays as it is if the design would have no other column.
     """
-    found = [each for each in lone_factors(design) if each.columns > above]
-    coded = sum(each.columns for each in found)
-    if found and coded == len(design.names) and not design.terms.intercept:
-        found.remove(min(found, key=lambda each: each.columns))
-    return found
+    wide = [each for each in lone_factors(design) if each.columns > above]
+    coded = sum(each.columns for each in wide)
+    if wide and coded == len(design.names) and not design.terms.intercept:
+        wide.remove(min(wide, key=lambda each: each.columns))
+    return wide
 
 
 def stated_factors(design: Design, attributes: Mapping[str, Any]) -> list[CodedFactor]:
@@ -80,7 +80,7 @@ def described(factors: Sequence[CodedFactor], design: Design) -> list[dict[str, 
 def lone_factors(design: Design) -> list[CodedFactor]:
     """Return every factor whose indicators stand alone, one after the other, with its codes."""
     columns = [column for column in design.columns if column.fields]
-    found, at = [], 0
+    factors, at = [], 0
     while at < len(columns):
         node, _ = columns[at].fields[0]
         end = at
@@ -90,14 +90,14 @@ def lone_factors(design: Design) -> list[CodedFactor]:
             end += 1
         fields = [column.fields[0][1] for column in columns[at:end]]
         if is_factor(node, design.kinds) and len(set(fields)) == len(fields) > 0:
-            found.append(CodedFactor(node, at, _codes(design, node, fields)))
+            factors.append(CodedFactor(node, at, _codes(design, node, fields)))
         at = max(end, at + 1)
     for factor in design.factors:
         node = factor_node(factor)
         levels = len(design.states[label(node)]["levels"])
-        found.append(CodedFactor(node, at, _codes(design, node, range(levels))))
+        factors.append(CodedFactor(node, at, _codes(design, node, range(levels))))
         at += levels + 1
-    return found
+    return factors
 
 
 def _codes(design: Design, node: Node, fields: Sequence[int]) -> Index:
@@ -127,16 +127,16 @@ class LevelCounts:
         """Add the number of rows by code (columns + 1,) of the factor number ``factor``."""
         self._counts[factor][: len(rows)] += rows
 
-    def widened(self, found: Scan) -> Scan:
+    def widened(self, scan: Scan) -> Scan:
         """Return the scan with an entry for every column of the design, and for all others.
 
         The mean of an indicator is its share of the rows.
         """
         if not self._factors:
-            return found
+            return scan
         n_dense = len(self.dense)
-        others = found.mean[n_dense + len(self._factors) :]
-        shares = np.concatenate([count[1:] for count in self._counts]) / found.n_rows
+        others = scan.mean[n_dense + len(self._factors) :]
+        shares = np.concatenate([count[1:] for count in self._counts]) / scan.n_rows
 
         def wide(values: Vector, of_levels: Vector) -> Vector:
             features = np.empty(len(self._coded))
@@ -144,12 +144,12 @@ class LevelCounts:
             return np.concatenate([features, values[len(values) - len(others) :]])
 
         return replace(
-            found,
-            mean=wide(found.mean, shares),
-            sd=wide(found.sd, np.sqrt(shares * (1.0 - shares))),
-            minimum=wide(found.minimum, (shares == 1.0).astype(np.float64)),
-            maximum=wide(found.maximum, (shares > 0.0).astype(np.float64)),
-            rounding=wide(found.rounding, np.zeros(len(shares))),
+            scan,
+            mean=wide(scan.mean, shares),
+            sd=wide(scan.sd, np.sqrt(shares * (1.0 - shares))),
+            minimum=wide(scan.minimum, (shares == 1.0).astype(np.float64)),
+            maximum=wide(scan.maximum, (shares > 0.0).astype(np.float64)),
+            rounding=wide(scan.rounding, np.zeros(len(shares))),
         )
 
 
@@ -181,19 +181,19 @@ class Expansion:
         mean: Vector,
         scale: Vector,
     ) -> None:
-        kept = {factor.first for factor in stored}
+        stored_first = {factor.first for factor in stored}
         coded = np.zeros(mean.size, np.bool_)
         absent = np.zeros(mean.size, np.bool_)
         for factor in factors:
             coded[factor.range] = True
-            absent[factor.range] = factor.first in kept
+            absent[factor.range] = factor.first in stored_first
         place = intercept + np.cumsum(~absent) - 1
         self._intercept = intercept
         self._dense = _runs(place[~coded])
-        self._kept = [k for k, factor in enumerate(factors) if factor.first in kept]
+        self._kept = [k for k, factor in enumerate(factors) if factor.first in stored_first]
         self._levels = []
         for k, factor in enumerate(factors):
-            if factor.first not in kept:
+            if factor.first not in stored_first:
                 first, own = int(place[factor.first]), factor.range
                 zero = (-mean[own] / scale[own]).astype(x_dtype)
                 one = ((1.0 - mean[own]) / scale[own]).astype(x_dtype)

@@ -111,8 +111,8 @@ def iso_text(array: Any) -> Any:
         array = array.cast(pa.timestamp(array.type.unit, "UTC"))
     text = array.cast(pa.string())
     # Cut a fraction of zeros, and zeros at the end of a fraction; keep what follows it.
-    for fraction, kept in ((r"\.0+", r"\1"), (r"(\.\d*[1-9])0+", r"\1\2")):
-        text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", kept)
+    for fraction, rest in ((r"\.0+", r"\1"), (r"(\.\d*[1-9])0+", r"\1\2")):
+        text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", rest)
     return pc.replace_substring_regex(text, " 00:00:00$", "")
 
 
@@ -125,10 +125,10 @@ def iso_word(word: str, times: bool = False) -> str:
     if time is not None and (times or time[2]):
         seconds = time[2] or ":00"
         return time[1] + (seconds.rstrip("0").rstrip(".") if "." in seconds else seconds)
-    found = re.fullmatch(_MOMENT, word)
-    if found is None:
+    parts = re.fullmatch(_MOMENT, word)
+    if parts is None:
         return word
-    day, hour, minute, second, fraction, zone = found.groups()
+    day, hour, minute, second, fraction, zone = parts.groups()
     try:
         moment = datetime.fromisoformat(f"{day} {hour}:{minute or '00'}:{second or '00'}")
         if zone not in (None, "Z"):
@@ -230,9 +230,9 @@ def find_text(
         faults.add("something else", column, start, bad, Decoded(array))
         return
     for name, known in _KNOWN_TEXT.items() if bad.any() else ():
-        found = bad & _flags(pc.match_substring_regex(array, rf"^\s*({known})\s*$"))
-        faults.add(name, column, start, found, Decoded(array))
-        bad &= ~found
+        matching = bad & _flags(pc.match_substring_regex(array, rf"^\s*({known})\s*$"))
+        faults.add(name, column, start, matching, Decoded(array))
+        bad &= ~matching
     faults.add("text", column, start, bad, Decoded(array))
     faults.note_texts(column, lambda: map(_shown_text, pc.unique(array).drop_null().to_pylist()))
 
@@ -304,12 +304,12 @@ class LevelOrder:
             self._dictionaries.append(words)
             self._orders.append(self._levels_of(words))
 
-    def arrange(self, found: Iterable[Any]) -> list[Any]:
+    def arrange(self, unordered: Iterable[Any]) -> list[Any]:
         """Return levels in the order of the categories; those that are none follow, sorted.
 
         Categories that no ordered dictionary compares are in the order of their appearance.
         """
-        levels = set(found)
+        levels = set(unordered)
         ranked = dict.fromkeys([*self._merged(), *self._appeared])
         known = [level for level in ranked if level in levels]
         return known + sorted(levels - {*known})
@@ -398,8 +398,8 @@ def _number_of(word: str) -> Decimal | float:
     """Return the number of a text, exactly."""
     if not re.fullmatch(NUMBER, word):
         raise NotANumberError(f"the text {word[:40]!r}")
-    found = Decimal(word.strip())
-    return found if found.is_finite() else float(found)
+    number = Decimal(word.strip())
+    return number if number.is_finite() else float(number)
 
 
 def _is_merged(exact: Any, value: float) -> bool:

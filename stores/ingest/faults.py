@@ -54,10 +54,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "weekday) into the table first, or take it as a factor, C(column) in a formula",
     ),
     "something else": ("true or false", "write the column in one way"),
-    "large integers": (
-        "integers up to 2**53",
-        f"float64 would round them: {_OMIT}, or rescale it",
-    ),
+    "large integers": ("integers up to 2**53", f"float64 would round them: {_OMIT}, or rescale it"),
     "levels of too many digits": (
         "levels of at most 15 digits",
         "float64 would take several for one: save the column as text in a Parquet file, as "
@@ -80,10 +77,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "values within the bounds of the spline",
         "give bounds and extrapolation in the formula, or leave such rows out",
     ),
-    "undefined results": (
-        "finite numbers",
-        "correct the data, or the formula",
-    ),
+    "undefined results": ("finite numbers", "correct the data, or the formula"),
     "missing row ids": (
         "an id in every row",
         "fill them in, or name another column with --row-id (in Python row_id=...)",

@@ -89,8 +89,8 @@ def from_dask(
     _require_entries(X)
     lengths = X.chunks[0]
     names = given_names(feature_names, X.shape[1])
-    given = {response: y, "offset": offset, "weight": weight, "trials": trials, ROW_ID: row_id}
-    vectors = {name: value for name, value in given.items() if value is not None}
+    arrays = {response: y, "offset": offset, "weight": weight, "trials": trials, ROW_ID: row_id}
+    vectors = {name: value for name, value in arrays.items() if value is not None}
     if len(vectors) != sum(value is not None for value in (y, offset, weight, trials, row_id)):
         raise ConfigError(f"expected another name of the response than {response!r}: rename it")
     for name, value in vectors.items():
@@ -173,8 +173,8 @@ def _require_entries(X: Any) -> None:
         )
 
 
-def _require_aligned(name: str, found: Sequence[int], wanted: Sequence[int]) -> None:
-    pairs = zip_longest(filter(None, found), filter(None, wanted), fillvalue=0)
+def _require_aligned(name: str, chunks: Sequence[int], wanted: Sequence[int]) -> None:
+    pairs = zip_longest(filter(None, chunks), filter(None, wanted), fillvalue=0)
     for position, (one, other) in enumerate(pairs):
         if one != other:
             raise DataError(

@@ -108,9 +108,9 @@ def from_xarray(
             return same
         refuse_groups(stored, "a dataset")
         refuse_codes(dataset, design)
-        found = table.in_memory(response, offset, weight, trials, chunk_rows)
-        if found is not None:
-            return found
+        in_place = table.in_memory(response, offset, weight, trials, chunk_rows)
+        if in_place is not None:
+            return in_place
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
     refuse_groups(stored, "a dataset")
     refuse_codes(dataset, design)
@@ -212,10 +212,10 @@ class DatasetVariables:
         part = self._table.isel({self.row: slice(start, stop)}).compute()
         for name, numbers in self._numbers.items():
             numbers.refuse_marked(part[name].values, start)
-        found = [part[name].values for name in self._vectors]
+        arrays = [part[name].values for name in self._vectors]
         if self.row_id is not None:
-            found.append(id_values(part[self.row_id].values))
-        return part[self._design].values, found
+            arrays.append(id_values(part[self.row_id].values))
+        return part[self._design].values, arrays
 
     def _require_ids(self, ids: Any, vectors: list[str]) -> None:
         """Refuse row ids that are neither (n,) nor the bytes (n, width) of a store."""
@@ -269,16 +269,16 @@ class DatasetVariables:
         shape = (self.n_rows, tuple(self.features))
         same = present == {self._design, *self._vectors} and shape == (store.n_rows, names)
         if codes is not None:
-            given = np.asarray(getattr(self._codes, "values", None))
-            same = same and np.array_equal(given, codes[: store.n_rows])
+            own = np.asarray(getattr(self._codes, "values", None))
+            same = same and np.array_equal(own, codes[: store.n_rows])
         edges = self.edges()
         for start, stop in pairwise(edges):
             if not same:
                 return None
             design, vectors = self.read(start, stop)
             if self.row_id is not None:
-                given, kept = vectors.pop(), store.row_ids(start, stop)
-                same = kept is not None and np.array_equal(given, id_texts(kept))
+                own, stored_ids = vectors.pop(), store.row_ids(start, stop)
+                same = stored_ids is not None and np.array_equal(own, id_texts(stored_ids))
             pairs = zip((self._design, *self._vectors), (design, *vectors), strict=True)
             same &= all(np.array_equal(arrays[name][start:stop], part) for name, part in pairs)
         return store if same else None

@@ -92,8 +92,8 @@ def missing_spellings(options: IngestOptions) -> Sequence[str] | None:
     """Return the spellings of a missing value: those of the options, else of ``options.like``."""
     if options.missing is not None or options.like is None:
         return options.missing
-    given: Sequence[str] | None = options.like.get(MISSING)
-    return given
+    spellings: Sequence[str] | None = options.like.get(MISSING)
+    return spellings
 
 
 def refuse_spellings(options: IngestOptions, table: Table) -> None:

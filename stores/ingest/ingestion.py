@@ -17,13 +17,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
-from streammc.stores.format.layout import (
-    CODES,
-    FORMAT,
-    GROUP,
-    ROW_GROUP,
-    ROW_ID,
-)
+from streammc.stores.format.layout import CODES, FORMAT, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_output, scratch_for
 from streammc.stores.format.writer import StoreWriter
@@ -198,10 +192,10 @@ def ingest(
             f"expected the compression zstd with the layout 'cloud', found {compression!r} with "
             f"{layout!r}: mapped chunks are not compressed, leave it out"
         )
-    for name, given in (("progress", progress), ("announce", announce)):
-        if given is not None and not callable(given):
+    for name, function in (("progress", progress), ("announce", announce)):
+        if function is not None and not callable(function):
             raise ConfigError(
-                f"expected {name} to be a function, found {given!r}: leave it out, or give one, "
+                f"expected {name} to be a function, found {function!r}: leave it out, or give one, "
                 "such as print"
             )
     options = IngestOptions(
@@ -376,9 +370,9 @@ def check_output(target: Root, sources: Any) -> None:
             continue
         if not isinstance(target, Path) or is_address(source):
             continue
-        given = os.path.realpath(local_path(source))
+        source_path = os.path.realpath(local_path(source))
         real = os.path.realpath(target)
-        if real == given or real.startswith(given + os.sep):
+        if real == source_path or real.startswith(source_path + os.sep):
             raise ConfigError(
                 f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
                 "choose another path"
@@ -393,11 +387,7 @@ def _expand(
 
 
 def make_data_set(
-    table: Any,
-    options: IngestOptions,
-    path: str | os.PathLike[str] | None,
-    *,
-    overwrite: bool,
+    table: Any, options: IngestOptions, path: str | os.PathLike[str] | None, *, overwrite: bool
 ) -> Store | MemoryStore:
     """Return the rows of a table in a new store, or in memory without ``path``.
 

@@ -85,7 +85,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
             rows.check_text([*nodes, *design.terms.offsets], None)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))
-        for start, raw in rows.first(faults, drop_missing=False):
+        for start, raw in rows.checked(faults, drop_missing=False):
             for low in range(0, raw.shape[1], step):
                 if not faults:
                     piece = raw[:, low : low + step]
@@ -117,9 +117,9 @@ def _encode(
         for name, column in zip(design.names, columns, strict=True):
             report("undefined results", name, ~np.isfinite(column), column)
         offset += design.offset(values, report)
-    given = values.get(attributes.get("offset") or "")
-    if isinstance(given, np.ndarray):
-        offset += given
+    column_offset = values.get(attributes.get("offset") or "")
+    if isinstance(column_offset, np.ndarray):
+        offset += column_offset
     X = np.ones((keep.size, len(attributes["features"])))
     X[:, attributes["intercept"] :] = columns.T
     table = attributes["standardization"]

@@ -166,7 +166,7 @@ class Prepared:
         """Return the error for a value that the dtype cannot hold, with its place."""
         mean, scale = np.float64(self._mean[feature]), np.float64(self._scale[feature])
         dtype, limit = self._options.dtype, largest(self._options.dtype)
-        found, wider = "", False
+        place, wider = "", False
         for start, values in self._blocks.again():
             column = values[dense.index(feature)]
             with np.errstate(over="ignore"):
@@ -174,14 +174,14 @@ class Prepared:
             bad = np.flatnonzero(size > limit)
             if bad.size:
                 row = int(bad[0])
-                found = f"{column[row]:g} in {self._table.locate(start + row)}"
+                place = f"{column[row]:g} in {self._table.locate(start + row)}"
                 wider = bool(size[row] <= largest("float64"))
                 break
         advice = ", or make the store again with --dtype float64" if wider else ""
         return DataError(
             f"expected numbers in column {self.columns.features[feature]!r} that {dtype} can hold "
             f"on the scale of the store, (x - {mean:g}) / {scale:g} up to {limit:.3g} in size, "
-            f"found {found}: correct the value{advice}"
+            f"found {place}: correct the value{advice}"
         )
 
     @property
@@ -320,9 +320,9 @@ class Prepared:
                 ids = np.arange(start, start + values.shape[1])
             labels = None if self._labels is None else self._labels.read(start, values.shape[1])
             if self.scan.n_dropped:
-                kept = kept_rows(values)
-                values, ids = values[:, kept], None if ids is None else ids[kept]
-                labels = None if labels is None else labels[kept]
+                complete = kept_rows(values)
+                values, ids = values[:, complete], None if ids is None else ids[complete]
+                labels = None if labels is None else labels[complete]
             yield self.encoding.encode(values, ids, labels)
 
     def described_codes(self) -> list[dict[str, Any]]:
@@ -400,10 +400,7 @@ class Encoding:
         return np.dtype(fields)
 
     def encode(
-        self,
-        values: Matrix,
-        ids: NDArray[Any] | None = None,
-        labels: NDArray[Any] | None = None,
+        self, values: Matrix, ids: NDArray[Any] | None = None, labels: NDArray[Any] | None = None
     ) -> NDArray[Any]:
         """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
 

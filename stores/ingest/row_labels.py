@@ -60,10 +60,10 @@ class IdColumn:
         self.as_written = isinstance(source, CsvSource) and column in source.names
         kinds = {self.kind(type_) for type_ in table.types_of(column)}
         if not self.as_written and (len(kinds) > 1 or "other" in kinds):
-            found = ", ".join(dict.fromkeys(map(str, table.types_of(column))))
+            types = ", ".join(dict.fromkeys(map(str, table.types_of(column))))
             raise DataError(
                 f"expected integers or text as {self.what} in column {column!r} of "
-                f"{table.sources[0].label}, found {found}: convert it, or name another column"
+                f"{table.sources[0].label}, found {types}: convert it, or name another column"
             )
         self._text = self.as_written or kinds == {"text"}
         self._all_integers = column in table.integers and not text
@@ -146,19 +146,19 @@ def in_memory(
     allowed.
     """
     # As objects: NumPy would give each text of a list the length of the longest.
-    given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
-    if given.shape != (n_rows,):
+    objects = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
+    if objects.shape != (n_rows,):
         raise DataError(
-            f"expected {n_rows} values of {name}, as X has, found shape {given.shape}"
+            f"expected {n_rows} values of {name}, as X has, found shape {objects.shape}"
             ": pass one per row"
         )
-    if given.dtype.kind not in "biufUM":
-        given = given.astype(object)
+    if objects.dtype.kind not in "biufUM":
+        objects = objects.astype(object)
     try:
-        array = pa.array(given, from_pandas=True)
+        array = pa.array(objects, from_pandas=True)
     except (ValueError, TypeError, OverflowError):
         raise DataError(
-            f"expected integers or text as {name}, found {type(given[0]).__name__}: convert them"
+            f"expected integers or text as {name}, found {type(objects[0]).__name__}: convert them"
         ) from None
     if column.kind(array.type) == "other":
         raise DataError(f"expected integers or text as {name}, found {array.type}: convert them")
@@ -290,8 +290,8 @@ def chosen_groups(
 
 def _said(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
     """Return the choices of the options by factor."""
-    given = options.group_as or ()
-    pairs = given.items() if isinstance(given, Mapping) else [_pair(text) for text in given]
+    choices = options.group_as or ()
+    pairs = choices.items() if isinstance(choices, Mapping) else [_pair(text) for text in choices]
     said: dict[str, str] = {}
     for name, way in pairs:
         if way not in (COLUMNS, INTEGRATED):
@@ -363,17 +363,17 @@ def _divided(
 
 def count_levels(table: Table, columns: Sequence[str], most: int) -> dict[str, int]:
     """Return the number of levels of each column, ``most`` where there are as many or more."""
-    found: dict[str, set[object]] = {name: set() for name in columns}
+    levels_of: dict[str, set[object]] = {name: set() for name in columns}
     text = frozenset(
         name for name in columns if {kind_of(type_) for type_ in table.types_of(name)} & {"text"}
     )
     for batch in table.batches(list(columns), block_rows(len(columns)), text=text):
         for index, name in enumerate(columns):
-            if len(found[name]) < most:
-                found[name].update(pc.unique(batch.column(index)).drop_null().to_pylist())
-        if all(len(levels) >= most for levels in found.values()):
+            if len(levels_of[name]) < most:
+                levels_of[name].update(pc.unique(batch.column(index)).drop_null().to_pylist())
+        if all(len(levels) >= most for levels in levels_of.values()):
             break
-    return {name: min(len(levels), most) for name, levels in found.items()}
+    return {name: min(len(levels), most) for name, levels in levels_of.items()}
 
 
 def _check_roles(response: object, columns: Sequence[str]) -> None:
@@ -479,8 +479,8 @@ def arrange(
     ``from_arrays``. ``features`` are the columns of the first array; arrays are (n, ..) or empty.
     Without ``ids`` (n,) these are the numbers of the rows.
     """
-    groups, given, correlated = effects
-    terms = (given,) if isinstance(given, str) else tuple(given)
+    groups, names, correlated = effects
+    terms = (names,) if isinstance(names, str) else tuple(names)
     if groups is None:
         raise ConfigError(
             f"expected groups with the terms {terms[:5]!r}, found none: pass the labels as groups"
@@ -509,9 +509,5 @@ def table_of(terms: GroupTerms, labels: NDArray[Any]) -> GroupTable:
     offset.flags.writeable = False
     chosen = labels[starts]
     return GroupTable(
-        terms.column,
-        terms.terms,
-        terms.correlated,
-        offset,
-        lambda start, stop: chosen[start:stop],
+        terms.column, terms.terms, terms.correlated, offset, lambda start, stop: chosen[start:stop]
     )

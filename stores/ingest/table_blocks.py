@@ -56,14 +56,14 @@ class TableBlocks:
         roles: Mapping[str, str] | None = None,
         fitted: bool = False,
     ) -> None:
-        self._table = table
+        self.table = table
         self._roles = roles
         self._fitted = fitted
-        self._names = list(names)
+        self.names = list(names)
         self._rows = block_rows(len(names))
-        self._coders = coders or {}
+        self.coders = coders or {}
         self._labels = labels
-        self._orders = orders or {}
+        self.orders = orders or {}
         self._spool = spool if table.spool else None
         self.levels: set[str] = set()
         """Columns of numbers that are levels, which have to be told apart."""
@@ -79,7 +79,7 @@ class TableBlocks:
                     append(self._spool, values)
                 yield start, values
         except NotANumberError as error:
-            names = [name for name in self._names if name not in self._coders]
+            names = [name for name in self.names if name not in self.coders]
             advice = FITTED_TEXT if self._fitted else LATE_TEXT
             raise self.text_error(names, str(error), advice) from error
         if self._doubtful:
@@ -92,7 +92,7 @@ class TableBlocks:
         if self._spool is None:
             yield from self._read(Faults())
             return
-        columns = len(self._names)
+        columns = len(self.names)
         start = 0
         with open(self._spool, "rb", buffering=0) as copy:
             buffer = np.empty(columns * self._rows)
@@ -115,46 +115,46 @@ class TableBlocks:
         """
         faults = Faults()
         for name, start, array in self._written_again(names):
-            find_text(array, name, start, faults, boolean=name in self._table.booleans)
+            find_text(array, name, start, faults, boolean=name in self.table.booleans)
         try:
-            faults.refuse(self._table.locate, self._roles, advice)
+            faults.refuse(self.table.locate, self._roles, advice)
         except DataError as error:
             return error
         return DataError(
-            f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
+            f"expected numbers in column {names[0]!r} of {self.table.sources[0].label}, found "
             f"{found}: convert it, or {advice or otherwise}"
         )
 
     def _written_again(self, names: Sequence[str]) -> Iterator[tuple[str, int, Any]]:
         """Read columns again as they are written: yield name, first row and values."""
         start = 0
-        for batch in self._table.batches(names, self._rows, text=True):
+        for batch in self.table.batches(names, self._rows, text=True):
             for name, array in zip(names, batch.columns, strict=True):
                 yield name, start, array
             start += batch.num_rows
 
     def _read(self, faults: Faults, first: bool = False) -> Iterator[tuple[int, Matrix]]:
-        buffer = np.empty((len(self._names), self._rows))
+        buffer = np.empty((len(self.names), self._rows))
         start, filled = 0, 0
         labels = self._labels if first else ()
         others = [column.column for column in labels]
-        written = self._table.written - self._table.booleans
-        names, levels = [*self._names, *others], frozenset(self._coders) | (self.levels & written)
+        written = self.table.written - self.table.booleans
+        names, levels = [*self.names, *others], frozenset(self.coders) | (self.levels & written)
         as_text = levels | frozenset(others)
-        for batch in self._table.batches(names, self._rows, text=as_text, levels=levels):
+        for batch in self.table.batches(names, self._rows, text=as_text, levels=levels):
             done = 0
-            for column, index in zip(labels, range(len(self._names), len(names)), strict=True):
+            for column, index in zip(labels, range(len(self.names), len(names)), strict=True):
                 column.add(batch.column(index), start + filled, faults)
             while done < batch.num_rows:
                 step = min(batch.num_rows - done, self._rows - filled)
-                for index, name in enumerate(self._names):
+                for index, name in enumerate(self.names):
                     into = buffer[index, filled : filled + step]
                     array = batch.column(index).slice(done, step)
-                    if name in self._coders:
-                        into[:] = self._coders[name].codes(array)
+                    if name in self.coders:
+                        into[:] = self.coders[name].codes(array)
                         continue
-                    if name in self._orders:
-                        self._orders[name].add(array)
+                    if name in self.orders:
+                        self.orders[name].add(array)
                     if name in self.levels:
                         into[:] = level_numbers(array, name, start + filled, faults)
                         continue
@@ -162,7 +162,7 @@ class TableBlocks:
                     if name in written:
                         # 2**53 itself may be the odd integer 2**53 + 1, rounded.
                         bad = (np.abs(into) >= LIMIT) & np.isfinite(into)
-                        if name in self._table.integers:
+                        if name in self.table.integers:
                             faults.add("large integers", name, start + filled, bad, into)
                         elif bad.any():
                             self._doubtful.add(name)
@@ -178,7 +178,7 @@ class TableBlocks:
     def _without_missing(self, start: int, values: Matrix, count: bool) -> Matrix:
         """Return a block with NaN in the rows without a label; count missing values before."""
         for index in np.flatnonzero(~np.isfinite(row_sums(values))) if count else ():
-            self.missing[self._names[index]] += int(np.isnan(values[index]).sum())
+            self.missing[self.names[index]] += int(np.isnan(values[index]).sum())
         for column in self._labels:
             missing = column.missing(start, values.shape[1])
             if missing is not None:
@@ -216,5 +216,5 @@ def kept_rows(values: Matrix) -> NDArray[np.intp]:
 
 def drop_missing_rows(values: Matrix) -> Matrix:
     """Return the rows of a block (c, m) that have no missing value."""
-    kept = kept_rows(values)
-    return values[:, kept] if kept.size < values.shape[1] else values
+    complete = kept_rows(values)
+    return values[:, complete] if complete.size < values.shape[1] else values

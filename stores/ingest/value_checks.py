@@ -63,7 +63,7 @@ def _by_column(table: Table, missing: Mapping[str, int], spelled: bool) -> str:
 
 
 def check_values(
-    columns: Columns, found: Scan, options: IngestOptions, centred: bool, factors: Collection[str]
+    columns: Columns, scan: Scan, options: IngestOptions, centred: bool, factors: Collection[str]
 ) -> list[str]:
     """Refuse columns that cannot be stored; return the warnings about constant columns.
 
@@ -71,7 +71,7 @@ def check_values(
     """
     for name, what in ((columns.weight, "weight"), (columns.trials, "count")):
         index = columns.index(name)
-        if index is not None and found.maximum[index] == 0:
+        if index is not None and scan.maximum[index] == 0:
             raise DataError(
                 f"expected a positive {what} in {name!r}, found only 0"
                 ": check the column, or leave it out"
@@ -81,7 +81,7 @@ def check_values(
     scaled = 0 if keeps else len(columns.features)
     for name in columns.names[scaled:]:
         index = columns.names.index(name)
-        size = max(-found.minimum[index], found.maximum[index])
+        size = max(-scan.minimum[index], scan.maximum[index])
         if size > LARGEST:
             advice = "--standardize" if name in columns.features else "another unit"
             raise DataError(
@@ -91,15 +91,15 @@ def check_values(
     lines: list[str] = []
     constant: list[str] = []
     for index, name in enumerate(columns.features):
-        low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
-        _check_range(name, index, found, options)
+        low, high, sd = scan.minimum[index], scan.maximum[index], scan.sd[index]
+        _check_range(name, index, scan, options)
         if name in factors:
             continue
         if sd == 0 and (options.intercept or centred or low == 0):
             constant.append(f"column {name!r} is constant ({low:g})")
         elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:
             lines.append(
-                f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
+                f"column {name!r} has sd {sd:.3g} around {scan.mean[index]:.6g}: "
                 "float64 holds few digits of its variation; subtract a constant before"
             )
     more = f" ({len(constant) - _SHOWN} more such columns)" if len(constant) > _SHOWN else ""
@@ -114,14 +114,14 @@ def largest(dtype: str) -> float:
     return min(LARGEST, float(np.finfo(dtype).max))
 
 
-def beyond_dtype(found: Scan, dtype: str, mean: Vector, scale: Vector) -> int | None:
+def beyond_dtype(scan: Scan, dtype: str, mean: Vector, scale: Vector) -> int | None:
     """Return the first feature with a value that ``dtype`` cannot hold on its scale, or ``None``.
 
     It can be on the scale of another table: ``(x - mean) / scale``.
     """
     with np.errstate(over="ignore"):
-        low = np.abs((found.minimum[: mean.size] - mean) / scale)
-        high = np.abs((found.maximum[: mean.size] - mean) / scale)
+        low = np.abs((scan.minimum[: mean.size] - mean) / scale)
+        high = np.abs((scan.maximum[: mean.size] - mean) / scale)
     size = np.maximum(low, high)
     return next(iter(np.flatnonzero(size > largest(dtype)).tolist()), None)
 
@@ -138,17 +138,17 @@ def check_groups(groups: GroupTerms, several: bool, features: Sequence[str]) -> 
             )
 
 
-def _check_range(name: str, index: int, found: Scan, options: IngestOptions) -> None:
+def _check_range(name: str, index: int, scan: Scan, options: IngestOptions) -> None:
     """Refuse a feature whose range or variation the dtype cannot hold."""
-    low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
+    low, high, sd = scan.minimum[index], scan.maximum[index], scan.sd[index]
     with np.errstate(over="ignore"):
         span = high - low
-    if options.standardize and not np.isfinite([span, found.mean[index], sd]).all():
+    if options.standardize and not np.isfinite([span, scan.mean[index], sd]).all():
         raise DataError(
             f"expected the range of column {name!r} within float64, found {low:g} to "
             f"{high:g}: rescale it, or leave it out with --features"
         )
-    rounding = found.rounding[index]
+    rounding = scan.rounding[index]
     if not np.isfinite(rounding) or rounding > _ROUNDING * sd > 0:
         raise DataError(
             f"expected column {name!r} to fit into float32, found values up to "
@@ -207,17 +207,17 @@ def _mostly_numbers(name: str, levels: list[str], commas: list[str]) -> list[str
     if len(numbers) * 2 <= len(levels):
         return []
     others = sorted({*levels} - {*numbers})
-    found, advice = f"{len(numbers)} are numbers", "write the column as numbers"
+    shares, advice = f"{len(numbers)} are numbers", "write the column as numbers"
     if others:
         shown = others[0] if len(others[0]) <= 40 else others[0][:37] + "..."
-        found += f" and {len(others)} not ({shown!r})"
+        shares += f" and {len(others)} not ({shown!r})"
         advice = "correct or empty the others"
     if commas:
-        found += f", some with a decimal comma ({commas[0]!r})"
+        shares += f", some with a decimal comma ({commas[0]!r})"
         advice += ", with a point for the comma,"
     shown = name if name.isidentifier() else f"`{name}`"
     return [
-        f"{name} is text, a factor of {len(levels)} levels of which {found}: {advice} to have one "
+        f"{name} is text, a factor of {len(levels)} levels of which {shares}: {advice} to have one "
         f"column, or write C({shown}) if a factor is meant"
     ]
 
@@ -243,12 +243,12 @@ def wide_design(
         return []
     threads = available_threads()
     cost = pass_cost(n_rows, n_features, threads=threads, codes=codes)
-    found = "" if design is None else _levels(design, mean, n_rows)
+    levels = "" if design is None else _levels(design, mean, n_rows)
     advice = "leave out those that matter least"
-    if found:
+    if levels:
         advice = "merge rare levels into one before the ingest, or leave the column out"
     return [
-        f"the design has {n_features:,} columns{found}: the Hessian of a full pass is "
+        f"the design has {n_features:,} columns{levels}: the Hessian of a full pass is "
         f"{n_features:,} x {n_features:,} numbers ({8e-6 * n_features**2:,.0f} MB, several times"
         f"{'' if codes else ' per thread'}), a pass with one linear predictor takes about "
         f"{seconds_text(cost.pass_seconds)} on {threads} threads, and what comes before the first "
@@ -274,20 +274,20 @@ def large_store(
     if not source_bytes or total < LARGE_BYTES or total <= TIMES_SOURCE * source_bytes:
         return []
     ways = [smaller] if smaller else []
-    found = ""
+    widest = ""
     if design is not None:
         widths, alone = _widths(design, stored)
         name = max(widths, key=lambda term: widths[term], default="")
         columns = sum(widths.values())
         if name and 3 * widths[name] > columns > 3:
-            found = f", {widths[name]:,} of the {columns:,} columns are those of {name}"
+            widest = f", {widths[name]:,} of the {columns:,} columns are those of {name}"
             if name in alone:
                 ways.insert(0, "store factors as codes, --codes-above 0")
             else:
                 ways.insert(0, "merge rare levels or leave it out")
     return [
         f"the rows take {bytes_text(total)} ({n_rows:,} rows of {row_bytes:,} bytes), "
-        f"{total / source_bytes:.0f} times their source of {bytes_text(source_bytes)}{found}: "
+        f"{total / source_bytes:.0f} times their source of {bytes_text(source_bytes)}{widest}: "
         f"{', or '.join(ways) or 'leave out columns'}"
     ]
 
@@ -303,8 +303,8 @@ def _widths(design: Design, stored: Sequence[CodedFactor]) -> tuple[dict[str, in
     for factor in stored:
         dense[factor.range] = False
     widths: dict[str, int] = {}
-    for column, kept in zip(design.columns, dense, strict=False):
-        if kept:
+    for column, is_dense in zip(design.columns, dense, strict=False):
+        if is_dense:
             name = ":".join(label(node) for node, _ in column.fields) or "Intercept"
             widths[name] = widths.get(name, 0) + 1
     factors = {label(each.node): each for each in lone_factors(design)}

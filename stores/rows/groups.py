@@ -22,8 +22,12 @@ def read_groups(
 ) -> GroupTable:
     """Return the groups of a store; every chunk of their first rows is checked."""
     offset, labels = layout.groups
-    _check(root, layout, manifest, described)
-
+    fault = _find_fault(root, layout, manifest, described["largest"])
+    if fault is not None:
+        raise StoreError(
+            f"expected {fault[0]} in {GROUP_OFFSET!r} of store {str(root)!r}, found {fault[1]}: "
+            "copy or make the store again"
+        )
     if isinstance(root, Path):
         first_rows = map_member(root, offset, offset.members[0])
     else:
@@ -41,16 +45,6 @@ def read_groups(
         read,
         described["largest"],
     )
-
-
-def _check(root: Root, layout: Layout, manifest: Manifest, described: Mapping[str, Any]) -> None:
-    fault = _find_fault(root, layout, manifest, described["largest"])
-    if fault is not None:
-        expected, found = fault
-        raise StoreError(
-            f"expected {expected} in {GROUP_OFFSET!r} of store {str(root)!r}, found {found}: "
-            "copy or make the store again"
-        )
 
 
 def _find_fault(

@@ -187,9 +187,9 @@ class CachedRows:
 
     def _read_ahead(self, pieces: Index) -> None:
         try:
-            found = self._fetch([int(piece) for piece in pieces])
+            fresh = self._fetch([int(piece) for piece in pieces])
             with self._lock:
-                self._insert(found, pieces)
+                self._insert(fresh, pieces)
         except StreammcError:
             pass  # the gather of these rows meets the same fault
         finally:
@@ -203,10 +203,10 @@ class CachedRows:
         inside = first <= last
         first, last = first[inside] // size, last[inside] // size
         span = int((last - first).max(initial=0))
-        found: Index = np.unique(
+        pieces: Index = np.unique(
             np.concatenate([np.minimum(first + step, last) for step in range(span + 1)])
         )
-        return found
+        return pieces
 
     def _copy(self, pieces: Index, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy the rows of ``pieces`` into ``out``, reading those that are not in the cache."""
@@ -230,11 +230,11 @@ class CachedRows:
             others = {piece: self._flying[piece] for piece in pieces if piece in self._flying}
             mine = [piece for piece in pieces if piece not in others]
             self._flying.update(dict.fromkeys(mine, promise))
-        found: dict[int, Pieces] = {}
+        own: dict[int, Pieces] = {}
         try:
             if mine:
-                found = dict(zip(mine, self._reader.read(mine), strict=True))
-            promise.set_result(found)
+                own = dict(zip(mine, self._reader.read(mine), strict=True))
+            promise.set_result(own)
         except BaseException as error:
             promise.set_exception(error)
             raise
@@ -242,13 +242,13 @@ class CachedRows:
             with self._flight_lock:
                 for piece in mine:
                     del self._flying[piece]
-        return found | {piece: future.result()[piece] for piece, future in others.items()}
+        return own | {piece: future.result()[piece] for piece, future in others.items()}
 
     def _insert(self, fresh: dict[int, Pieces], wanted: Index) -> None:
         """Put decoded pieces into the slots that were not used for longest; hold the lock."""
         self._clock += 1
-        there = self._table[wanted]
-        self._used[there[there >= 0]] = self._clock
+        slots = self._table[wanted]
+        self._used[slots[slots >= 0]] = self._clock
         new = [piece for piece in fresh if self._table[piece] < 0]
         if not new:
             return
@@ -329,10 +329,10 @@ class StorePieces:
             chunks.setdefault(piece // self._per_chunk, []).append(piece)
         if layout.shards is not None:
             self._read_indices(list(chunks))
-        found: dict[str, dict[int, NDArray[Any]]] = {}
+        by_member: dict[str, dict[int, NDArray[Any]]] = {}
         reads = []
         for member in layout.data_members:
-            into = found[member.name] = {}
+            into = by_member[member.name] = {}
             for chunk, own in chunks.items():
                 spans = [self._span(member, chunk, piece) for piece in own]
                 for run in _runs(spans):
@@ -340,12 +340,12 @@ class StorePieces:
         at_once(self._root, reads)
         empty = np.empty(0)
         if self._coded is not None:
-            for piece, dense in found["X"].items():
-                design = CodedMatrix(dense, found[CODES][piece], self._coded)
+            for piece, dense in by_member["X"].items():
+                design = CodedMatrix(dense, by_member[CODES][piece], self._coded)
                 start = piece * self.piece_rows
-                found["X"][piece] = checked_codes(design, start, self.where).expanded()
+                by_member["X"][piece] = checked_codes(design, start, self.where).expanded()
         return [
-            Pieces(*(found.get(name, {}).get(piece, empty) for name in Pieces._fields))
+            Pieces(*(by_member.get(name, {}).get(piece, empty) for name in Pieces._fields))
             for piece in pieces
         ]
 
@@ -377,12 +377,12 @@ class StorePieces:
     def _range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """Return bytes of an object, which must be the one that was opened."""
         tag = self._tags.get(key)
-        found = read_range(self._root, key, start, length, tag)
+        content = read_range(self._root, key, start, length, tag)
         # After the read: what stands at the path now is what was read, or the read was earlier.
         if isinstance(self._root, Path) and (now := stamp_tag(self._root / key)) != tag:
             self._refuse_another()
             self._tags[key] = now  # copied or touched
-        return found
+        return content
 
     def _refuse_another(self) -> None:
         """Raise BusyError if another store is in the place of the one that was opened."""
@@ -432,10 +432,10 @@ class StorePieces:
 def stamp_tag(path: Path) -> str:
     """Return the tag of a file: inode, size and modification time; empty without one."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ""
-    return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 def _runs(spans: list[_Span]) -> list[list[_Span]]:

@@ -127,26 +127,26 @@ class StoreBlock:
             first = range(min(ahead, n_chunks))
             reading = deque(reader.submit(self._read, each, slots[each]) for each in first)
             for position in range(n_chunks):
-                found = reading.popleft().result()
+                arrays = reading.popleft().result()
                 if (after := position + ahead) < n_chunks:
                     reading.append(reader.submit(self._read, after, slots[after % len(slots)]))
                 m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
                 y = response[:m]
-                y[:] = self._exact(found["y"][:m]) if "y" in found else 0.0
+                y[:] = self._exact(arrays["y"][:m]) if "y" in arrays else 0.0
                 start = self.start + position * self.chunk_rows
                 yield RowBlock(
                     self.index,
                     start,
-                    self._design(found, m, start),
+                    self._design(arrays, m, start),
                     y,
-                    found.get("offset", zeros)[:m],
-                    found.get("weight", ones)[:m],
+                    arrays.get("offset", zeros)[:m],
+                    arrays.get("weight", ones)[:m],
                 )
 
-    def _design(self, found: dict[str, NDArray[Any]], m: int, start: int) -> Any:
+    def _design(self, arrays: dict[str, NDArray[Any]], m: int, start: int) -> Any:
         if self.columns is None:
-            return found["X"][:m]
-        design = CodedMatrix(found["X"][:m], found[CODES][:m], self.columns)
+            return arrays["X"][:m]
+        design = CodedMatrix(arrays["X"][:m], arrays[CODES][:m], self.columns)
         return checked_codes(design, start, self.root)
 
     def _read(self, position: int, slot: _Slot) -> dict[str, NDArray[Any]]:
@@ -155,7 +155,7 @@ class StoreBlock:
         if position + 1 < len(self.entries[0]):
             for member in self.members:
                 will_read(root, member.key(chunk + 1))
-        found = {}
+        arrays = {}
         last = position + 1 == len(self.entries[0])
         rows = self.last_chunk_rows if last else self.chunk_rows
         for member, buffer, entries in zip(self.members, slot.members, self.entries, strict=True):
@@ -169,8 +169,8 @@ class StoreBlock:
                 forget=self.forget,
                 scratch=slot.scratch,
             )
-            found[member.name] = buffer
-        return found
+            arrays[member.name] = buffer
+        return arrays
 
     def _exact(self, y: NDArray[Any]) -> NDArray[Any]:
         if y.dtype == np.int64 and max(-int(y.min()), int(y.max())) > _EXACT:
@@ -197,7 +197,7 @@ def store_blocks(
     """
     blocks = []
     members = layout.data_members
-    kept = cached_bytes() // sum(member.row_bytes for member in members)
+    cached_rows = cached_bytes() // sum(member.row_bytes for member in members)
     step = block_rows // layout.chunk_rows
     fingerprint = manifest.fingerprint  # a digest of all entries: once, and not for every block
     for index, first in enumerate(range(0, layout.n_chunks, step)):
@@ -216,7 +216,7 @@ def store_blocks(
                     tuple(manifest.entries[member.key(chunk)] for chunk in chunks)
                     for member in members
                 ),
-                start >= kept,
+                start >= cached_rows,
                 layout.shards,
                 columns,
                 fingerprint,
@@ -285,7 +285,7 @@ def later_blocks(blocks: Sequence[StoreBlock], first_row: int) -> list[Block]:
 
     Chunks before that of the first row are not read.
     """
-    found: list[Block] = []
+    later: list[Block] = []
     for block in blocks:
         n_chunks = len(block.entries[0])
         left_out = min(max((first_row - block.start) // block.chunk_rows, 0), n_chunks)
@@ -294,14 +294,14 @@ def later_blocks(blocks: Sequence[StoreBlock], first_row: int) -> list[Block]:
         rows = left_out * block.chunk_rows
         part = replace(
             block,
-            index=len(found),
+            index=len(later),
             start=block.start + rows,
             rows=block.rows - rows,
             first_chunk=block.first_chunk + left_out,
             entries=tuple(each[left_out:] for each in block.entries),
         )
-        found.append(LaterBlock(part, first_row))
-    return found
+        later.append(LaterBlock(part, first_row))
+    return later
 
 
 @dataclass(frozen=True)

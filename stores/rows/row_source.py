@@ -230,8 +230,8 @@ def open_rows(
     if isinstance(root, Path):
         tags = {key: stamp_tag(root / key) for key in layout.chunk_sizes()}
     else:
-        found = statuses(root, layout.chunk_sizes())
-        tags = {key: status.tag for key, status in found.items()}
+        by_key = statuses(root, layout.chunk_sizes())
+        tags = {key: status.tag for key, status in by_key.items()}
     return CachedRows(StorePieces(root, layout, manifest, tags, coded))
 
 

@@ -90,14 +90,14 @@ class ArraySource(Source):
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise DataError(f"cannot compute {where}: {reason}; correct what makes them") from error
         m = stop - start
-        given = zip(self.names[self._width :], vectors, strict=True)
-        parts = [("", design, (m, self._width)), *((name, v, (m,)) for name, v in given)]
-        for name, found, shape in parts:
-            text = found.dtype.kind not in _KINDS and name != self._row_id
-            if found.shape != shape or text:
+        by_name = zip(self.names[self._width :], vectors, strict=True)
+        parts = [("", design, (m, self._width)), *((name, v, (m,)) for name, v in by_name)]
+        for name, array, shape in parts:
+            text = array.dtype.kind not in _KINDS and name != self._row_id
+            if array.shape != shape or text:
                 raise DataError(
-                    f"expected numbers of shape {shape} in {where}, found {found.dtype} of shape "
-                    f"{found.shape}: correct what makes them"
+                    f"expected numbers of shape {shape} in {where}, found {array.dtype} of shape "
+                    f"{array.shape}: correct what makes them"
                 )
         return design, vectors
 
@@ -121,12 +121,12 @@ def _arrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     """Return ``value`` as a NumPy vector."""
-    found = unmasked(value, label)
-    if found.ndim != 1:
+    array = unmasked(value, label)
+    if array.ndim != 1:
         raise DataError(
-            f"expected {label} with 1 dimension, found shape {found.shape}: pass one number per row"
+            f"expected {label} with 1 dimension, found shape {array.shape}: pass one number per row"
         )
-    return found
+    return array
 
 
 def refuse_groups(groups: Any, what: str) -> None:

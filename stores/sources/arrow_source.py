@@ -252,8 +252,8 @@ def _refuse_joined_arrow(source: Any, label: str) -> None:
     footer = source.read(length)
 
     def number(place: int, form: str) -> int:
-        found: int = struct.unpack_from(form, footer, place)[0]
-        return found
+        value: int = struct.unpack_from(form, footer, place)[0]
+        return value
 
     root = number(0, "<I")
     fields = root - number(root, "<i")
@@ -374,14 +374,14 @@ def _without_unknown(table: Any) -> tuple[Any, dict[str, NoArrowType]]:
         _, error = _reader(table.select(name) if package == "polars" else alone)
         if error is not None:
             unknown[name] = _no_arrow_type(name, table[name], error)
-    found = {str(name): why for name, why in unknown.items()}
+    by_name = {str(name): why for name, why in unknown.items()}
     if package == "builtins":
-        return {name: values for name, values in table.items() if name not in unknown}, found
+        return {name: values for name, values in table.items() if name not in unknown}, by_name
     if package == "polars":
-        return table.drop([*unknown]), found
+        return table.drop([*unknown]), by_name
     table = table.drop(columns=[*unknown])
     _, error = _reader(table.iloc[:, :0])
-    return (table if error is None else table.reset_index(drop=True)), found
+    return (table if error is None else table.reset_index(drop=True)), by_name
 
 
 def _no_arrow_type(name: Any, values: Any, error: Exception) -> NoArrowType:

@@ -213,8 +213,8 @@ class CsvSource(Source):
             self._reader(types, texts, quoted_missing=False) as second,
         ):
             for parts in zip(first, second, strict=True):
-                found = {name: part.column(name) for part in parts for name in part.schema.names}
-                batch = pa.RecordBatch.from_pydict({name: found[name] for name in wanted})
+                arrays = {name: part.column(name) for part in parts for name in part.schema.names}
+                batch = pa.RecordBatch.from_pydict({name: arrays[name] for name in wanted})
                 yield _without_empty(batch.slice(min(done, batch.num_rows)), texts)
                 done = max(done - batch.num_rows, 0)
 

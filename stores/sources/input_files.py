@@ -89,10 +89,10 @@ def input_files(path: str | bytes) -> list[InputFile]:
             f"expected a regular file at {text!r}, found a pipe or device: "
             "it is read more than once, save it as a file"
         )
-    found = _in_folder(text)
-    if not found:
+    files = _in_folder(text)
+    if not files:
         raise DataError(f"expected files in the directory {text!r}, found none: check the path")
-    return found
+    return files
 
 
 def refuse_logged(files: Sequence[InputFile], checked: set[str] | None = None) -> None:
@@ -139,14 +139,14 @@ def _refuse_log(folder: Path | CloudFolder) -> None:
 
 def _logs_in(folder: Path) -> list[str]:
     """Return the logs of tables in a local folder; none where it cannot be read."""
-    found = [name for name in _LOGS if os.path.isdir(folder / name)]
-    if "metadata" in found:
+    names = [name for name in _LOGS if os.path.isdir(folder / name)]
+    if "metadata" in names:
         try:
             iceberg = any(_ICEBERG in name for name in os.listdir(folder / "metadata"))
         except OSError:
             iceberg = False
-        found = [name for name in found if name != "metadata" or iceberg]
-    return found
+        names = [name for name in names if name != "metadata" or iceberg]
+    return names
 
 
 def _logs_at(folder: CloudFolder) -> list[str]:
@@ -160,9 +160,9 @@ def _logs_at(folder: CloudFolder) -> list[str]:
             return []
 
     pages = read_ranges([partial(keys, name) for name in _LOGS])
-    found = dict(zip(_LOGS, pages, strict=True))
-    found["metadata"] = [key for key in found["metadata"] if _ICEBERG in key]
-    return [name for name, each in found.items() if each]
+    by_name = dict(zip(_LOGS, pages, strict=True))
+    by_name["metadata"] = [key for key in by_name["metadata"] if _ICEBERG in key]
+    return [name for name, each in by_name.items() if each]
 
 
 def is_pattern(path: str) -> bool:
@@ -193,10 +193,10 @@ def input_stamp(path: str) -> FileStamp:
 
     place = store_root(path)
     assert isinstance(place, CloudFolder)
-    found = object_stamp(place)
-    if found is None:
+    stamp = object_stamp(place)
+    if stamp is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return found
+    return stamp
 
 
 def _matching(pattern: str) -> list[InputFile]:
@@ -206,15 +206,15 @@ def _matching(pattern: str) -> list[InputFile]:
     base = Path(*(_ESCAPED.sub(r"\1", part) for part in parts[:fixed]))
     if fixed == len(parts):  # the escaped path of one file or folder
         return input_files(str(base)) if base.exists() else _no_match(pattern)
-    found: list[InputFile] = []
+    files: list[InputFile] = []
     for match in dict.fromkeys(_expanded(base, parts[fixed:]) if base.is_dir() else ()):
         below = match.relative_to(base)
         if not match.is_dir():
-            found.append(InputFile(str(match), _partitions(below.parts[:-1])))
+            files.append(InputFile(str(match), _partitions(below.parts[:-1])))
         elif "**" not in parts:
             own, inside = _partitions(below.parts), _in_folder(str(match))
-            found += [InputFile(each.path, (*own, *each.partitions)) for each in inside]
-    return _in_order(found) if found else _no_match(pattern)
+            files += [InputFile(each.path, (*own, *each.partitions)) for each in inside]
+    return _in_order(files) if files else _no_match(pattern)
 
 
 def _no_match(pattern: str) -> NoReturn:
@@ -252,18 +252,18 @@ def _in_folder(folder: str) -> list[InputFile]:
     if os.path.lexists(os.path.join(folder, "zarr.json")):
         kind = found_at(folder)
         raise _not_a_table(folder, None if kind is None or kind.kind == STORE else kind.kind)
-    found: list[InputFile] = []
+    files: list[InputFile] = []
     for entry in sorted(Path(folder).iterdir()):
         if _hidden(entry.name):
             continue
         if not entry.is_dir():
-            found.append(InputFile(str(entry)))
+            files.append(InputFile(str(entry)))
             continue
         own = _partitions([entry.name])
         if not own:
             raise _other_folder(folder, str(entry))
-        found += [InputFile(each.path, (*own, *each.partitions)) for each in _in_folder(str(entry))]
-    return _in_order(found)
+        files += [InputFile(each.path, (*own, *each.partitions)) for each in _in_folder(str(entry))]
+    return _in_order(files)
 
 
 def _of_service(place: CloudFolder) -> list[InputFile]:
@@ -285,7 +285,7 @@ def _of_service(place: CloudFolder) -> list[InputFile]:
     base = CloudFolder(place.scheme, place.bucket, literal)
     if fixed == len(parts) and base != place:  # the escaped address of one object or folder
         return _of_service(base)
-    pattern, found = parts[fixed:], []
+    pattern, files = parts[fixed:], []
     keys = list_objects(base)
     if not pattern and "zarr.json" in keys:
         raise _not_a_table(str(place), None)
@@ -301,11 +301,11 @@ def _of_service(place: CloudFolder) -> list[InputFile]:
             _check_folders(str(place), below[:-1])
         elif not _matches_whole(below, pattern):
             continue
-        found.append(InputFile(str(base / key), _partitions(below[:-1])))
-    if not found:
+        files.append(InputFile(str(base / key), _partitions(below[:-1])))
+    if not files:
         what = "files that match" if pattern else "a file or files at"
         raise MissingError(f"expected {what} {str(place)!r}, found none: check the address")
-    return _in_order(found)
+    return _in_order(files)
 
 
 def _matches_whole(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -330,20 +330,20 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _partitions(folders: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     """Return name and value of the folders ``name=value``, without escapes such as ``%20``."""
-    found = []
+    pairs = []
     for folder in folders:
         name, mark, value = folder.partition("=")
         if mark and name:
-            found.append((unquote(name), None if value == _NULL else unquote(value)))
-    return tuple(found)
+            pairs.append((unquote(name), None if value == _NULL else unquote(value)))
+    return tuple(pairs)
 
 
 def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _in_order(found: list[InputFile]) -> list[InputFile]:
-    return sorted(found, key=lambda each: PurePosixPath(each.path).parts)
+def _in_order(files: list[InputFile]) -> list[InputFile]:
+    return sorted(files, key=lambda each: PurePosixPath(each.path).parts)
 
 
 def _not_a_table(place: str, kind: str | None) -> DataError:
@@ -398,8 +398,8 @@ def input_state(path: str) -> str | None:
     """Return inode and time of the last change of status of a file; ``None`` at an address."""
     if is_address(path):
         return None
-    found = os.stat(path)
-    return f"{found.st_ino}-{found.st_ctime_ns}"
+    status = os.stat(path)
+    return f"{status.st_ino}-{status.st_ctime_ns}"
 
 
 def content_crc(path: str) -> int | None:
@@ -409,7 +409,7 @@ def content_crc(path: str) -> int | None:
     """
     if is_address(path):
         return None
-    found = 0
+    crc = 0
     with open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         times = status.st_mtime_ns, status.st_ctime_ns
@@ -418,23 +418,23 @@ def content_crc(path: str) -> int | None:
             return _checksums[key]
         begun = time_ns()
         while block := file.read(_BLOCK):
-            found = google_crc32c.extend(found, block)
+            crc = google_crc32c.extend(crc, block)
         now = os.fstat(file.fileno())
     unchanged = (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (status.st_size, *times)
     if unchanged and status.st_ctime_ns + _SETTLED < begun:
-        _checksums[key] = int(found)
-    return int(found)
+        _checksums[key] = int(crc)
+    return int(crc)
 
 
 def with_crc(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record with the checksum of the file; null if it is another one by now."""
     path = str(record["path"])
     try:
-        found = content_crc(path)
+        crc = content_crc(path)
         same = all(record[name] == value for name, value in input_record(path).items())
     except (OSError, StreammcError):
-        found, same = None, False
-    return {**record, CRC: found if same else None}
+        crc, same = None, False
+    return {**record, CRC: crc if same else None}
 
 
 def complete_records(
@@ -469,7 +469,7 @@ def input_records(parts: Sequence[Any]) -> list[dict[str, Any]] | None:
 
     Also ``None`` where a file cannot be found or read: the reader of the table says so.
     """
-    found = []
+    records = []
     for part in parts:
         if not isinstance(part, InputFile):
             return None
@@ -478,11 +478,11 @@ def input_records(parts: Sequence[Any]) -> list[dict[str, Any]] | None:
         except (OSError, StreammcError):
             return None
         folders = {PARTITIONS: [list(each) for each in part.partitions]}
-        found.append(record | (folders if part.partitions else {}))
-    return found
+        records.append(record | (folders if part.partitions else {}))
+    return records
 
 
-def equal_input(record: Mapping[str, Any], there: Sequence[Mapping[str, Any]]) -> Any:
+def equal_input(record: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Any:
     """Return a record of ``there`` of a file with the rows of another file, or ``None``.
 
     Their sizes and checksums are equal, and the values of the folders above them. Files without
@@ -491,15 +491,15 @@ def equal_input(record: Mapping[str, Any], there: Sequence[Mapping[str, Any]]) -
     """
     alike = [
         each
-        for each in there
+        for each in others
         if each["bytes"] == record["bytes"]
         and each.get(PARTITIONS) == record.get(PARTITIONS)
         and each.get(ROWS) != 0
     ]
-    found = content_crc(str(record["path"])) if alike else None
-    if found is None:
+    crc = content_crc(str(record["path"])) if alike else None
+    if crc is None:
         return None
-    return next((each for each in alike if _crc_of(each) == found), None)
+    return next((each for each in alike if _crc_of(each) == crc), None)
 
 
 def _crc_of(record: Mapping[str, Any]) -> int | None:

@@ -80,14 +80,14 @@ class Table:
 
     def types_of(self, name: str) -> list[Any]:
         """Return the Arrow types of a column, one per source."""
-        found = [types[name] for types in self._types]
-        for source, type_ in zip(self.sources, found, strict=True):
+        of_sources = [types[name] for types in self._types]
+        for source, type_ in zip(self.sources, of_sources, strict=True):
             if isinstance(type_, NoArrowType):
                 raise DataError(
                     f"expected numbers or text in column {name!r} of {source.label}, found "
                     f"{type_.found}: {type_.remedy}"
                 )
-        return found
+        return of_sources
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a column ``name``."""
@@ -175,12 +175,12 @@ def table_parts(sources: Any) -> list[Any]:
 
     Errors are those of :func:`named_files`.
     """
-    found: list[Any] = []
+    parts: list[Any] = []
     checked: set[str] = set()
     several = isinstance(sources, (list, tuple)) and not isinstance(sources, InputFile)
     for item in sources if several else [sources]:
-        found += named_files(item, checked) if isinstance(item, (str, os.PathLike)) else [item]
-    return distinct_files(found)
+        parts += named_files(item, checked) if isinstance(item, (str, os.PathLike)) else [item]
+    return distinct_files(parts)
 
 
 @contextmanager
