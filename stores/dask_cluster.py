@@ -317,7 +317,7 @@ class Need(NamedTuple):
     """Path of a file that it must see: its folder is shared."""
 
 
-_checked: WeakKeyDictionary[Any, set[tuple[str, Need]]] = WeakKeyDictionary()
+_able: WeakKeyDictionary[Any, set[tuple[str, Need]]] = WeakKeyDictionary()
 """Workers that were checked, by client, with what was asked of them."""
 
 
@@ -327,7 +327,7 @@ def require_workers(client: Any, need: Need) -> None:
         client.wait_for_workers(1, timeout=WORKER_SECONDS)
     except TimeoutError:
         raise no_worker(client) from None
-    done = _checked.setdefault(client, set())
+    done = _able.setdefault(client, set())
     asked = list(client.scheduler_info(n_workers=-1)["workers"])
     new = [each for each in asked if (each, need) not in done]
     if not new:

@@ -441,7 +441,7 @@ class ForeignTable:
             "dtype": members[0].dtype,
         }
         self.manifest = self._manifest_now()
-        self._checked: set[str] = set()
+        self._whole_shards: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Return how a worker of a cluster opens the same arrays again."""
@@ -537,9 +537,9 @@ class ForeignTable:
         for at, place in enumerate(np.ndindex(*grid)):
             key, rows = self._chunk_keys[name][at], facts.chunks[0]
             inside = place[0] * rows < stop and (place[0] + 1) * rows > start
-            if inside and key not in self._checked:
+            if inside and key not in self._whole_shards:
                 check_shard(self.root, facts, key, place, self.manifest.entries[key].size)
-                self._checked.add(key)
+                self._whole_shards.add(key)
 
 
 @lru_cache(maxsize=4)

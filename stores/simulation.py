@@ -176,13 +176,13 @@ def simulate(
         source = _Source(family, theta, dim, seed, made)
         _write(source, writer, rows, dtype, progress)
         has_response = family.y_dtype is not None
-        described: dict[str, Any] = (
+        attributes: dict[str, Any] = (
             {"response": "y", "intercept": family.ones} if has_response else {}
         )
         if made is not None and writer.groups is not None:
             writer.groups.add_groups(made.offset[:-1], np.arange(made.effects.size))
-            described["groups"] = {"column": "group", "terms": ["1"], "correlated": True}
-        writer.commit({**described, "simulation": record})
+            attributes["groups"] = {"column": "group", "terms": ["1"], "correlated": True}
+        writer.commit({**attributes, "simulation": record})
     return record
 
 

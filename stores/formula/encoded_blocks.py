@@ -63,7 +63,7 @@ from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.row_labels import IdColumn
 from streammc.stores.ingest.scan import Scan, Scanner
-from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, kept_rows, no_rows
+from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, complete_rows, no_rows
 from streammc.stores.sources.tables import Table
 
 
@@ -132,9 +132,9 @@ class FormulaRows(TableBlocks):
                 faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
             yield start, raw
 
-    def kept(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
+    def in_use(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
         """Return the indices of the rows without missing values, and their values by column."""
-        keep = kept_rows(raw)
+        keep = complete_rows(raw)
         chosen = raw if keep.size == raw.shape[1] else raw[:, keep]
         values: dict[str, Vector | Codes] = {}
         for name, column in zip(self.names, chosen, strict=True):
@@ -529,7 +529,7 @@ class FormulaBlocks:
         return self._rows.absent_texts([*terms.factors, *terms.offsets, *own])
 
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
-        keep, values = self._rows.kept(raw)
+        keep, values = self._rows.in_use(raw)
         report = RowReport(faults, start, keep)
         coded = [(factor.node, factor.range) for factor in self.factors]
         others: list[Any] = [factor.encode(self.design, values, report) for factor in self.factors]
@@ -581,7 +581,7 @@ class FormulaBlocks:
         rows = self._rows
         drop = self._drop_missing
         for start, raw in rows.checked(faults, drop_missing=drop) if first else rows.again():
-            keep, values = rows.kept(raw)
+            keep, values = rows.in_use(raw)
             seen, used = seen + raw.shape[1], used + keep.size
             report = RowReport(faults, start, keep)
             for node, fit in running if keep.size and not faults else []:

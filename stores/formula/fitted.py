@@ -354,12 +354,12 @@ class Design:
     def described_factors(self) -> list[dict[str, Any]]:
         """Return the factors as in the attribute ``factors`` of a store."""
         first = len(self.names) - len(self.effect_names) + self.terms.intercept
-        described = []
+        attribute = []
         for column in self.factors:
             levels = len(factor_names(column, self.states)) - 1
-            described.append({"column": column, "first": first, "levels": levels})
+            attribute.append({"column": column, "first": first, "levels": levels})
             first += levels + 1
-        return described
+        return attribute
 
     def encode(
         self, values: Values, report: Report, out: Matrix, coded: Sequence[tuple[Node, slice]] = ()

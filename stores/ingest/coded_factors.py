@@ -71,7 +71,7 @@ def stated_factors(design: Design, attributes: Mapping[str, Any]) -> list[CodedF
     return [each for each in lone_factors(design) if each.first in stated]
 
 
-def described(factors: Sequence[CodedFactor], design: Design) -> list[dict[str, Any]]:
+def codes_attribute(factors: Sequence[CodedFactor], design: Design) -> list[dict[str, Any]]:
     """Return the attribute ``codes`` of a store."""
     shift = int(design.terms.intercept)
     return [described_codes(label(each.node), each.first + shift, each.columns) for each in factors]

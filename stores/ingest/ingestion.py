@@ -332,7 +332,7 @@ def make_store(
             **{prepared.encoding.group_field: prepared.encoding.group_dtype},
             chunk_rows=options.chunk_rows,
             n_rows=prepared.scan.n_rows,
-            codes=prepared.described_codes(),
+            codes=prepared.codes_attribute(),
             overwrite=overwrite,
             cloud=options.cloud,
         ) as writer:
@@ -416,7 +416,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         done = end
     X = arrays.pop("X")
     empty = np.empty(0)
-    stated = prepared.described_codes()
+    stated = prepared.codes_attribute()
     attributes = {
         "format": FORMAT,
         "n_rows": rows,

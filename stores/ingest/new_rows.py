@@ -105,7 +105,7 @@ def _encode(
     raw: Matrix,
     faults: Faults,
 ) -> NewRows:
-    keep, values = rows.kept(raw)
+    keep, values = rows.in_use(raw)
     report = RowReport(faults, start, keep)
     offset = np.zeros(keep.size)
     if design is None:

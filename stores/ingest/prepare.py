@@ -18,7 +18,12 @@ from streammc.stores.format.layout import CODES, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.formula.fitted import Design
 from streammc.stores.in_threads import ahead
-from streammc.stores.ingest.coded_factors import CodedFactor, Expansion, LevelCounts, described
+from streammc.stores.ingest.coded_factors import (
+    CodedFactor,
+    Expansion,
+    LevelCounts,
+    codes_attribute,
+)
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import (
@@ -31,7 +36,7 @@ from streammc.stores.ingest.ingest_options import (
 from streammc.stores.ingest.row_labels import IdColumn, chosen_groups, group_column, id_column
 from streammc.stores.ingest.scan import Scan, Scanner
 from streammc.stores.ingest.shuffle import LEAF_BYTES, group_key, grouped, shuffled
-from streammc.stores.ingest.table_blocks import TableBlocks, kept_rows, no_rows
+from streammc.stores.ingest.table_blocks import TableBlocks, complete_rows, no_rows
 from streammc.stores.ingest.value_checks import (
     beyond_dtype,
     check_groups,
@@ -320,14 +325,14 @@ class Prepared:
                 ids = np.arange(start, start + values.shape[1])
             labels = None if self._labels is None else self._labels.read(start, values.shape[1])
             if self.scan.n_dropped:
-                complete = kept_rows(values)
+                complete = complete_rows(values)
                 values, ids = values[:, complete], None if ids is None else ids[complete]
                 labels = None if labels is None else labels[complete]
             yield self.encoding.encode(values, ids, labels)
 
-    def described_codes(self) -> list[dict[str, Any]]:
+    def codes_attribute(self) -> list[dict[str, Any]]:
         """Return the coded factors as in the attribute ``codes`` of a store."""
-        return [] if self._design is None else described(self.codes, self._design)
+        return [] if self._design is None else codes_attribute(self.codes, self._design)
 
     def _scan(
         self,

@@ -273,10 +273,10 @@ def chosen_groups(
                 f"{written[0].column!r} and {options.group!r}: leave out --group"
             )
         written = (GroupTerms(options.group),)
-    said = _said(options, [each.column for each in written])
+    choices = _choices(options, [each.column for each in written])
     if not written:
         return None, ()
-    integrated, columns = _divided(table, written, said)
+    integrated, columns = _integrated_and_columns(table, written, choices)
     if columns:
         assert options.formula is not None
         _check_roles(read_terms(options.formula).response, columns)
@@ -288,11 +288,11 @@ def chosen_groups(
     return integrated, columns
 
 
-def _said(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
+def _choices(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
     """Return the choices of the options by factor."""
-    choices = options.group_as or ()
-    pairs = choices.items() if isinstance(choices, Mapping) else [_pair(text) for text in choices]
-    said: dict[str, str] = {}
+    asked = options.group_as or ()
+    pairs = asked.items() if isinstance(asked, Mapping) else [_pair(text) for text in asked]
+    choices: dict[str, str] = {}
     for name, way in pairs:
         if way not in (COLUMNS, INTEGRATED):
             raise ConfigError(
@@ -304,13 +304,13 @@ def _said(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
             raise ConfigError(
                 f"expected a factor of a term (1 | ...) in --group-as, found {name!r}: {known}"
             )
-        said[name] = way
-    if options.formula is None and COLUMNS in said.values():
+        choices[name] = way
+    if options.formula is None and COLUMNS in choices.values():
         raise ConfigError(
             f"expected a formula for {options.group!r} as columns, found --group: write the term "
             f"(1 | {options.group}) in --formula"
         )
-    return said
+    return choices
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -323,20 +323,20 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), way.strip()
 
 
-def _divided(
-    table: Table, written: Sequence[GroupTerms], said: Mapping[str, str]
+def _integrated_and_columns(
+    table: Table, written: Sequence[GroupTerms], choices: Mapping[str, str]
 ) -> tuple[GroupTerms | None, tuple[str, ...]]:
     """Return the factor to integrate, if any, and the others."""
-    if len(written) == 1 and said.get(written[0].column, INTEGRATED) == INTEGRATED:
+    if len(written) == 1 and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
         return written[0], ()
     for each in written:
         require_column(table, each.column, "a factor of the formula")
-    counted = [each.column for each in written if said.get(each.column) != INTEGRATED]
+    counted = [each.column for each in written if choices.get(each.column) != INTEGRATED]
     levels = count_levels(table, counted, MOST_LEVELS + 1)
     many = {name for name, count in levels.items() if count > MOST_LEVELS}
     integrated: list[GroupTerms] = []
     for each in written:
-        way = said.get(each.column)
+        way = choices.get(each.column)
         if way == COLUMNS and each.slope is not None:
             raise ConfigError(
                 f"expected an intercept alone for {each.column!r} as columns, found a slope: leave "

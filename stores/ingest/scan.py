@@ -62,7 +62,7 @@ class Scanner:
         self._moments = Moments(len(names))
         self._response = columns.index(columns.response)
         own = [] if self._response is None else [self._response]
-        self._checked = range(len(names)) if rounding else own
+        self._rounded = range(len(names)) if rounding else own
         self._lost_squares = np.zeros(len(names))
         self._whole, self._single = True, True
         self.seen = 0
@@ -76,7 +76,7 @@ class Scanner:
         self._moments.add(values)
         if self._count is not None:
             self._count(values)
-        for index in self._checked:
+        for index in self._rounded:
             with np.errstate(over="ignore"):
                 lost = values[index].astype(np.float32) - values[index]
                 # Not np.dot, whose threads wait for work in busy loops.

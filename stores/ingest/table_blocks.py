@@ -207,7 +207,7 @@ def row_sums(values: Matrix) -> Vector:
     return sums
 
 
-def kept_rows(values: Matrix) -> NDArray[np.intp]:
+def complete_rows(values: Matrix) -> NDArray[np.intp]:
     """Return the indices of the rows of a block (c, m) without a missing value."""
     if np.isfinite(row_sums(values)).all():
         return np.arange(values.shape[1])
@@ -216,5 +216,5 @@ def kept_rows(values: Matrix) -> NDArray[np.intp]:
 
 def drop_missing_rows(values: Matrix) -> Matrix:
     """Return the rows of a block (c, m) that have no missing value."""
-    complete = kept_rows(values)
+    complete = complete_rows(values)
     return values[:, complete] if complete.size < values.shape[1] else values

@@ -18,11 +18,11 @@ from streammc.stores.rows.mapping import map_member
 
 
 def read_groups(
-    root: Root, layout: Layout, manifest: Manifest, described: Mapping[str, Any]
+    root: Root, layout: Layout, manifest: Manifest, attribute: Mapping[str, Any]
 ) -> GroupTable:
     """Return the groups of a store; every chunk of their first rows is checked."""
     offset, labels = layout.groups
-    fault = _find_fault(root, layout, manifest, described["largest"])
+    fault = _find_fault(root, layout, manifest, attribute["largest"])
     if fault is not None:
         raise StoreError(
             f"expected {fault[0]} in {GROUP_OFFSET!r} of store {str(root)!r}, found {fault[1]}: "
@@ -38,12 +38,12 @@ def read_groups(
         return read_values(root, labels, labels.members[0], manifest, start, stop)
 
     return GroupTable(
-        described["column"],
-        tuple(described["terms"]),
-        described["correlated"],
+        attribute["column"],
+        tuple(attribute["terms"]),
+        attribute["correlated"],
         first_rows[: offset.n_rows],
         read,
-        described["largest"],
+        attribute["largest"],
     )
 
 

@@ -377,7 +377,7 @@ PARTITIONS: Final = "partitions"
 ROWS: Final = "rows"
 """Key of a record: number of rows; absent where they were not counted."""
 _BLOCK: Final = 4 << 20
-_SETTLED: Final = 10**9
+_CLOCK_NS: Final = 10**9
 """Nanoseconds after which a further write to a file surely gives it another time."""
 _checksums: Final[dict[tuple[Any, ...], int]] = {}
 """Checksums of files read by this process, by place, size, times and inode."""
@@ -421,7 +421,7 @@ def content_crc(path: str) -> int | None:
             crc = google_crc32c.extend(crc, block)
         now = os.fstat(file.fileno())
     unchanged = (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (status.st_size, *times)
-    if unchanged and status.st_ctime_ns + _SETTLED < begun:
+    if unchanged and status.st_ctime_ns + _CLOCK_NS < begun:
         _checksums[key] = int(crc)
     return int(crc)
 
