@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores.format.layout import Layout, Member, choose_chunk_rows, chunks_per_block
 from streammc.stores.format.manifest import Entry, Manifest
 from streammc.stores.rows.row_blocks import StoreBlock, store_blocks
@@ -35,7 +35,7 @@ class EmptyBlock:
         yield RowBlock(self.index, 0, np.empty((0, 1)), nothing, nothing, nothing)
 
 
-class EmptyPass:
+class EmptyPass(PassTask[NDArray[np.float64]]):
     """A pass that adds up arrays of the size of a result."""
 
     def map(self, block: RowBlock) -> NDArray[np.float64]:

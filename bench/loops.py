@@ -25,7 +25,7 @@ from page import machine, publish, short
 
 from streammc import from_arrays
 from streammc.likelihood.blocks import allocate_rows
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.models import logistic
 from streammc.numerics.process_limits import single_threaded
 from streammc.priors import normal

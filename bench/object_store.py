@@ -41,6 +41,7 @@ from page import machine, publish, short
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.likelihood.blocks import allocate_rows
 from streammc.models import logistic
+from streammc.protocols import PassTask
 from streammc.stores import open_store
 from streammc.stores.cloud.requests import connect
 from streammc.stores.rows.piece_cache import CachedRows, StorePieces
@@ -57,7 +58,7 @@ SIDES = ("obstore alone", "streammc", "streammc, pass", "zarr with s3fs")
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(PassTask[int]):
     """A task that looks at no row."""
 
     def map(self, block: Any) -> int:

@@ -156,7 +156,7 @@ def check_sizes(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> None:
     ConfigError
         If one is larger than the rows allow.
     """
-    from streammc.likelihood.unit_words import in_units, unit_name
+    from streammc.likelihood.unit_words import in_units
 
     n = dataset.n_rows
     m, b, blocks = (
@@ -167,7 +167,7 @@ def check_sizes(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> None:
     for name, value in (("--subsample-size", m), ("--unit-rows", b)):
         if value is not None and value > n:
             text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
-            raise ConfigError(in_units(text, unit_name(dataset)))
+            raise ConfigError(in_units(text, dataset.unit_name))
     if m is not None and blocks is not None and blocks > -(-m // b):
         raise ConfigError(
             f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"
@@ -293,8 +293,8 @@ def recorded_job(
     """
     from streammc.control_variates.expansion import ControlVariates
     from streammc.diagnostics.stopping import StopRule
-    from streammc.likelihood.grouped import by_group
-    from streammc.likelihood.temperature import schedule_of, temperature_of, tempered
+    from streammc.likelihood.data_views import by_group, tempered
+    from streammc.likelihood.temperature import schedule_of, temperature_of
     from streammc.runs.job import STOPPING
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory

@@ -216,8 +216,6 @@ def _describe_rows(path: str, of: RowKind) -> dict[str, Any]:
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return the description of control variates: centre, Laplace sd, certificate."""
-    from streammc.likelihood.temperature import split_fingerprint
-
     logarithms = cv.certificate.logarithms
     names = [f"log {label}" if label in logarithms else label for label in cv.labels]
     return {
@@ -229,7 +227,7 @@ def control_variates_document(cv: Any) -> dict[str, Any]:
         "certificate": cv.certificate.to_json(),
         "candidates": len(cv.candidates),
         "row_order": cv.row_order,
-        "store_fingerprint": split_fingerprint(cv.fingerprint)[0],
+        "store_fingerprint": cv.fingerprint,
         "temperature": cv.temperature,
         "fingerprint": fingerprint_of(cv),
     }

@@ -103,7 +103,7 @@ def sample(
     """
     from streammc.cli.build import NODES, announced_priors, make_model, make_sampler, split_options
     from streammc.cli.execute import Job
-    from streammc.likelihood.grouped import by_group
+    from streammc.likelihood.data_views import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -228,7 +228,7 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
     """Print what the job would take."""
     from streammc.cli.execute import check_job
     from streammc.cli.forecast import forecast
-    from streammc.likelihood.unit_words import name_in_units, unit_name
+    from streammc.likelihood.unit_words import name_in_units
     from streammc.runs.job import run_state
     from streammc.runs.prior_texts import priors_lines
 
@@ -246,7 +246,7 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
     if job.stopping is not None:
         document["stop"] = job.stopping.text()
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
-    unit = unit_name(job.dataset)
+    unit = job.dataset.unit_name
     shown = {name_in_units(name, unit): each for name, each in document.items()}
     shown["priors"] = priors
     printer.result(document, fields(shown))

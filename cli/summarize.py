@@ -201,8 +201,8 @@ def summarize(
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.likelihood.grouped import by_group
-    from streammc.likelihood.temperature import Schedule, tempered
+    from streammc.likelihood.data_views import by_group, tempered
+    from streammc.likelihood.temperature import Schedule
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj
@@ -298,10 +298,9 @@ def _before(
 
 def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
     """Print control variates of a data set and the warnings of their certificate."""
-    from streammc.likelihood.temperature import split_fingerprint
-    from streammc.likelihood.unit_words import in_units, unit_name
+    from streammc.likelihood.unit_words import in_units
 
-    heat, unit = split_fingerprint(dataset.fingerprint)[1], unit_name(dataset)
+    heat, unit = dataset.temperature, dataset.unit_name
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(

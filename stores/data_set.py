@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streammc.protocols import Coding, ColumnTerm, Dataset, Vector
+from streammc.likelihood.unit_words import ROW
+from streammc.protocols import Coding, ColumnTerm, Dataset, Index, Vector
 
 if TYPE_CHECKING:
     from streammc.stores.formula.fitted import Design
 
 
-class FormulaColumns:
-    """Methods of a data set that read the formula in its attributes."""
+class RowTable:
+    """Base class of data sets with rows of their own: traits, and columns of the formula.
+
+    The defaults are those of a table in memory without groups.
+    """
 
     attributes: Mapping[str, Any]
+    unit_name: str = ROW
+    unit_offset: Index | None = None
+    temperature: float = 1.0
+
+    @property
+    def table(self) -> Self:
+        """The data set itself, which is no view of another."""
+        return self
+
+    @property
+    def units(self) -> Self:
+        """The data set itself: its units are its rows."""
+        return self
+
+    def earlier(self, fingerprint: str) -> Dataset | None:
+        """Return ``None``: nothing is appended to a table in memory."""
+        return None
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
@@ -86,8 +107,7 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """
     attributes = dataset.attributes
     groups, formula = attributes.get("groups"), attributes.get("formula")
-    references: dict[str, list[str]] = getattr(dataset, "references", dict)()
-    levels = dict.fromkeys(each for several in references.values() for each in several)
+    levels = dict.fromkeys(each for several in dataset.references().values() for each in several)
     return {
         "place": dataset.address,
         "rows": dataset.n_rows,

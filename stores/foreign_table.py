@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from zlib import crc32
 
 import numpy as np
@@ -604,6 +604,7 @@ class _ForeignBlock:
     table: ForeignTable
     start: int
     rows: int
+    coded: ClassVar[bool] = False
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows piece by piece, in order."""

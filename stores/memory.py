@@ -17,7 +17,7 @@ from streammc.group_table import GroupTable
 from streammc.numerics.coded_matrix import CODE_DTYPE, MOST_COLUMNS, CodedMatrix
 from streammc.protocols import Index, PassTask
 from streammc.shown import Shown
-from streammc.stores.data_set import FormulaColumns, dataset_facts
+from streammc.stores.data_set import RowTable, dataset_facts
 from streammc.stores.format.codes import described_codes, read_columns, with_codes
 from streammc.stores.format.layout import (
     CODES,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore(FormulaColumns, Shown):
+class MemoryStore(RowTable, Shown):
     """A ``Dataset`` of arrays in memory; made by :func:`from_arrays`.
 
     Parameters

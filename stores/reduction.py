@@ -287,7 +287,7 @@ class BlockTask(Generic[T]):
 def reduce_block(task: PassTask[T], block: Block) -> T:
     """Return the result of the task for the pieces of ``block``, in order."""
     pieces = block.pieces()
-    if getattr(block, "coded", False) and not getattr(task, "takes_codes", False):
+    if block.coded and not task.takes_codes:
         pieces = expanded_pieces(pieces)
     if isinstance(task, PieceTask):
         result: T = task.map_pieces(pieces)

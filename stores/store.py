@@ -22,7 +22,7 @@ from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask
 from streammc.shown import Shown
 from streammc.stores.cloud.address import Root, split_arrays, store_root
-from streammc.stores.data_set import FormulaColumns, dataset_facts
+from streammc.stores.data_set import RowTable, dataset_facts
 from streammc.stores.format.codes import read_columns
 from streammc.stores.format.generations import GENERATIONS, earlier_attributes, with_inputs
 from streammc.stores.format.layout import (
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Store(FormulaColumns, Shown):
+class Store(RowTable, Shown):
     """A ``Dataset`` of a store on disk (format 1); made by :func:`open_store`.
 
     Parameters

@@ -18,6 +18,8 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, runti
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.group_table import GroupTable
+
 # The annotation is the number of dimensions, which ``numerics.jit`` reads.
 Vector = Annotated[NDArray[np.float64], 1]
 Matrix = Annotated[NDArray[np.float64], 2]
@@ -86,6 +88,14 @@ class RowSource(Protocol):
     row_bytes: int
     """Bytes of one row on disk, in all arrays."""
 
+    @property
+    def columns(self) -> Any:
+        """Return the ``numerics.coded_matrix.CodedColumns`` of a design with codes, or ``None``."""
+
+    @property
+    def codes(self) -> NDArray[Any] | None:
+        """Return the codes (n, K) of a mapped design, or ``None``."""
+
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other.
 
@@ -98,12 +108,15 @@ class RowSource(Protocol):
 
 
 class PassTask(Protocol, Generic[T]):
-    """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure.
+    """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure."""
 
-    A task with a true attribute ``takes_codes`` gets the blocks of a design with codes as
-    ``numerics.coded_matrix.CodedMatrix``, a chunk a piece. All others get every column, in pieces
-    of a few megabytes.
-    """
+    @property
+    def takes_codes(self) -> bool:
+        """Return whether designs with codes come as ``numerics.coded_matrix.CodedMatrix``.
+
+        Their pieces are chunks. Of other designs every column comes, in pieces of a few megabytes.
+        """
+        return False
 
     def map(self, block: RowBlock) -> T:
         """Reduce contiguous rows: a block, or a piece of one; pieces are combined in order."""
@@ -121,17 +134,40 @@ class PieceTask(PassTask[T], Protocol[T]):
 
 
 class Dataset(Protocol):
-    """A table for samplers and full passes: a store, or arrays in memory."""
+    """A table for samplers and full passes: a store, arrays in memory, or a view of one.
+
+    Defaults of a table are in ``stores.data_set.RowTable``; a view (``likelihood.data_views.View``)
+    hands on those of its table.
+    """
 
     n_rows: int
     n_features: int
     feature_names: tuple[str, ...]
     response: str | None
     fingerprint: str
+    """Digest of the table, the same at every temperature and in units of groups."""
     address: str
     """Path of the store; ``"memory"`` for arrays."""
     attributes: Mapping[str, Any]
     """The group attribute ``streammc``: standardisation, shuffle, sources."""
+    unit_name: str
+    """``row``, or ``group`` where a row of the data set is a group of rows of the table."""
+    unit_offset: Index | None
+    """(n_rows + 1,) first row of the table of each group; ``None`` where units are rows."""
+    temperature: float
+    """T: every row counts 1 / T times."""
+
+    @property
+    def table(self) -> Dataset:
+        """The data set with its own rows: this one, or that under a view."""
+
+    @property
+    def units(self) -> Dataset:
+        """The same rows or groups at temperature 1."""
+
+    @property
+    def groups(self) -> GroupTable | None:
+        """The groups of the rows of the table, or ``None``."""
 
     def rows(self) -> RowSource:
         """Return the row source; cheap after the first call."""
@@ -165,6 +201,21 @@ class Dataset(Protocol):
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
+
+    def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the labels (m,) of the groups of rows of the table; ``None`` without groups."""
+
+    def coding(self) -> Coding | None:
+        """Return what the design columns are as functions of a row; ``None`` if that is unknown."""
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the reference levels of each design column that compares a level with them."""
+
+    def only_together(self) -> list[str]:
+        """Return the design columns that cannot change alone."""
+
+    def earlier(self, fingerprint: str) -> Dataset | None:
+        """Return the table as it was before rows were appended; ``None`` if it never was that."""
 
     def stamps(self) -> Index:
         """Return (objects, 3) size, modification time in ns and inode; (0, 3) in memory."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import streammc as package
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores.store import Store
 
 PROGRAM = [
@@ -96,7 +96,7 @@ def _in_network(name: str) -> list[str]:
     return ["ip", "netns", "exec", name] if name else []
 
 
-class Slow:
+class Slow(PassTask[np.ndarray]):
     """Sums of rows, a tenth of a second a block; one block kills its worker, if it is told to."""
 
     def __init__(self, folder: Path, kills: int | None = None) -> None:
@@ -134,7 +134,7 @@ class Hungry(Slow):
         return super().map(block)
 
 
-class Hoarding:
+class Hoarding(PassTask[np.ndarray]):
     """Number of rows; a worker keeps the blocks that it has read."""
 
     kept: ClassVar[list[np.ndarray]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.runs import record
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.run_state import make_layout

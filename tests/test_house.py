@@ -220,12 +220,19 @@ def test_a_placeholder_would_be_found() -> None:
 
 
 def guessed_traits(source: str) -> list[str]:
-    """Return the calls of ``getattr`` and ``hasattr`` with the name of a trait of a model."""
+    """Return the calls of ``getattr`` and ``hasattr`` with a trait of a model or a data set."""
     from streammc.models.mixed.mixed_model import MixedModel
+    from streammc.protocols import Dataset, PassTask, RowSource
     from streammc.samplers.common.sampler import Sampler
 
-    # What a parameter of a command, a group, a prior has too.
-    traits = {*dir(MixedModel), *dir(Sampler)} - {"name", "describe", "joint"}
+    data = {
+        each
+        for kind in (Dataset, PassTask, RowSource)
+        for each in (*vars(kind), *kind.__annotations__)
+    }
+    # What a parameter of a command, a group, a prior, a table of another program has too.
+    others = {"name", "describe", "joint", "table", "columns", "map", "attributes"}
+    traits = {*dir(MixedModel), *dir(Sampler), *data} - others
     return [
         ast.unparse(node)
         for node in ast.walk(ast.parse(source))
@@ -238,8 +245,8 @@ def guessed_traits(source: str) -> list[str]:
     ]
 
 
-def test_traits_of_models_and_samplers_are_stated_not_guessed() -> None:
-    """Their defaults and meanings are in ``StatedModel`` and ``Sampler``, and nowhere else."""
+def test_traits_of_models_samplers_and_data_sets_are_stated_not_guessed() -> None:
+    """They stand, with defaults, in ``StatedModel``, ``Sampler``, ``RowTable`` and ``View``."""
     found = {
         path.relative_to(ROOT).as_posix(): guessed
         for path in sources(ROOT)
@@ -248,6 +255,8 @@ def test_traits_of_models_and_samplers_are_stated_not_guessed() -> None:
     # Whether an object is a model at all.
     assert {"streammc/models/check.py": ["hasattr(model, 'prior_table')"]} == found
     assert guessed_traits("getattr(model, 'multimodal', False)")
+    assert guessed_traits("getattr(dataset, 'groups', None)")
+    assert guessed_traits("hasattr(store, 'earlier')")
 
 
 PRESENT = {

@@ -313,7 +313,7 @@ def row_faults(dataset: Any, made: Built, job: JobFile) -> list[Problem]:
     """Return what is wrong between the settings of a job and the columns and rows of its store."""
     from streammc.cli.execute import check_sizes
     from streammc.control_variates.default_priors import resolved
-    from streammc.likelihood.grouped import by_group
+    from streammc.likelihood.data_views import by_group
 
     faults: list[Problem] = []
     try:
@@ -326,7 +326,7 @@ def row_faults(dataset: Any, made: Built, job: JobFile) -> list[Problem]:
             resolved(model, grouped).labels(grouped.feature_names)
         except StreammcError as error:
             faults.append(Problem.of_error("priors" if job.priors else "model", error))
-    if job.predict is not None and job.predict.by is not None and hasattr(dataset, "covariate"):
+    if job.predict is not None and job.predict.by is not None:
         try:
             dataset.covariate(job.predict.by)
         except StreammcError as error:

@@ -94,7 +94,7 @@ class FirstRows:
         if self.dataset is None:
             return {}
         from streammc.cli.execute import run_bytes
-        from streammc.likelihood.grouped import by_group
+        from streammc.likelihood.data_views import by_group
         from streammc.likelihood.pass_cost import pass_cost
         from streammc.numerics.process_limits import available_threads
 
@@ -302,7 +302,7 @@ def _sample(
         state = COMPARED if os.path.lexists(stage.output) else TO_DO
         return state, rows.run_facts(model, nodes, sizes)
     from streammc.control_variates.forecast import forecast
-    from streammc.likelihood.grouped import by_group
+    from streammc.likelihood.data_views import by_group
     from streammc.stores.store import open_store
 
     dataset, model = by_group(open_store(given["store"]), model, nodes)

@@ -264,7 +264,7 @@ class DatasetVariables:
             return None
         arrays = dict(zip(("X", "y", "offset", "weight"), store.rows().arrays, strict=True))
         present = {name for name, array in arrays.items() if array.size}
-        codes = getattr(store.rows(), "codes", None)
+        codes = store.rows().codes
         names = store.feature_names if codes is None else tuple(self.features)
         shape = (self.n_rows, tuple(self.features))
         same = present == {self._design, *self._vectors} and shape == (store.n_rows, names)

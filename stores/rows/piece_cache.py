@@ -114,6 +114,8 @@ class CachedRows:
     The cache has ``most_bytes``. What is being read comes on top, at most half as much per thread.
     """
 
+    columns = codes = None
+
     def __init__(self, reader: PieceReader, most_bytes: int | None = None) -> None:
         self._reader = reader
         self.n_rows, self.n_features = reader.n_rows, reader.columns

@@ -62,6 +62,10 @@ class Block(Protocol):
     def index(self) -> int:
         """Position among the leaves of the fixed reduction tree."""
 
+    @property
+    def coded(self) -> bool:
+        """Whether the design has codes."""
+
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows piece by piece, in order; the next piece overwrites the last."""
 

@@ -21,7 +21,7 @@ from streammc.control_variates.kinds import check_kinds
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.models.base import ColumnsModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors

@@ -16,8 +16,7 @@ from streammc.checks.difference_estimate import Estimate, paired_difference
 from streammc.checks.run_draws import rows_of_run
 from streammc.checks.scoring import Scored, ScoreRequest, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
-from streammc.likelihood.grouped import by_group
-from streammc.likelihood.unit_words import unit_name
+from streammc.likelihood.data_views import by_group
 from streammc.models.base import ColumnsModel
 from streammc.protocols import Dataset, Model, PassTask, RowBlock
 from streammc.trace.run_directory import RunDirectory
@@ -131,10 +130,10 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
         table = rows_of_run(each.run, each.store)
         own = by_group(table, each.model)[0]
         pair = f"in {each.path!r}", f"in {first.path!r}"
-        if unit_name(own) != unit_name(units):
+        if own.unit_name != units.unit_name:
             raise IdentityError(
-                f"expected runs that leave out the same unit, found a {unit_name(own)} {pair[0]} "
-                f"and a {unit_name(units)} {pair[1]}: compare mixed models of the same groups, or "
+                f"expected runs that leave out the same unit, found a {own.unit_name} {pair[0]} "
+                f"and a {units.unit_name} {pair[1]}: compare mixed models of the same groups, or "
                 "models without groups"
             )
         _require_constants(base, (first, each))
@@ -150,7 +149,8 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
                     f"expected runs on the same {what}, found {ours!r} {pair[0]} and {theirs!r} "
                     f"{pair[1]}: compare runs on the same rows"
                 )
-        if own is not table and not np.array_equal(own.table.offset, units.table.offset):
+        offset, other = own.unit_offset, units.unit_offset
+        if offset is not None and not np.array_equal(offset, np.asarray(other)):
             raise IdentityError(
                 f"expected the same groups in the same order, found others {pair[0]} than "
                 f"{pair[1]}: compare runs on the same rows"

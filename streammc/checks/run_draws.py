@@ -85,7 +85,7 @@ def model_of(run: RunDirectory, given: Model | None) -> Model:
     return built
 
 
-def rows_of_run(run: RunDirectory, table: Any) -> Dataset:
+def rows_of_run(run: RunDirectory, table: Dataset) -> Dataset:
     """Return the rows that a run was fitted to: a table, or its rows before others were appended.
 
     Raises
@@ -95,15 +95,15 @@ def rows_of_run(run: RunDirectory, table: Any) -> Dataset:
     """
     fingerprint = run.identity["store"]
     if table.fingerprint == fingerprint:
-        return table  # type: ignore[no-any-return]
-    before = table.earlier(fingerprint) if hasattr(table, "earlier") else None
+        return table
+    before = table.earlier(fingerprint)
     if before is None:
         raise IdentityError(
             f"expected the store of the run (fingerprint {fingerprint[:12]}), found "
             f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled; "
             "rows of another one are scored by streammc predict"
         )
-    return before  # type: ignore[no-any-return]
+    return before
 
 
 _ENTRIES: Final = 2**18

@@ -27,8 +27,8 @@ from streammc.diagnostics.convergence import ess_mean
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.likelihood.grouped import Grouped, by_group
-from streammc.likelihood.unit_words import ROW, unit_name
+from streammc.likelihood.data_views import by_group
+from streammc.likelihood.unit_words import ROW
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
 from streammc.prediction.predict import opened_run
@@ -248,7 +248,7 @@ class Scoring:
                 f"{len(self._draws.theta)}: sample more; importance weights need a tail"
             )
         self.units, self._bound = by_group(self._table, model)
-        self.unit = unit_name(self.units)
+        self.unit = self.units.unit_name
         # Trials are weights, but the trials of a row are not equal observations.
         trials = self._table.attributes.get("trials") or self._bound.takes_trials
         self._whole_rows = self.unit == ROW and bool(trials)
@@ -361,11 +361,11 @@ def target_of_run(run: RunDirectory) -> str | None:
 
 def unit_cost(units: Any, model: Any) -> float:
     """Return the evaluations of a row or group at one draw: its rows times its nodes."""
-    if not isinstance(units, Grouped):
+    if units.unit_offset is None:
         return 1.0
     effects = 1 if model.slope is None else 2
     nodes = 1 if model.inner.name == "gaussian" else int(model.nodes or _PANEL_NODES) ** effects
-    return float(max(units.dataset.n_rows / units.n_rows, 1.0) * nodes)
+    return float(max(units.table.n_rows / units.n_rows, 1.0) * nodes)
 
 
 def relative_size(run: RunDirectory, draws: RunDraws) -> float:

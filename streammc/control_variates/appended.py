@@ -34,8 +34,8 @@ from streammc.control_variates.kinds import PASS_OPTIONS, check_control_variates
 from streammc.control_variates.mode.newton import NotPositiveDefiniteError, Point, posterior_point
 from streammc.docstrings import documented
 from streammc.errors import IdentityError
+from streammc.likelihood.data_views import tempered
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS
-from streammc.likelihood.temperature import split_fingerprint, tempered
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, Vector
@@ -152,14 +152,12 @@ def update(
     return replace(found, certificate=certificate)
 
 
-def generation_of(cv: ControlVariates, dataset: Any) -> Dataset | None:
+def generation_of(cv: ControlVariates, dataset: Dataset) -> Dataset | None:
     """Return the earlier generation of a data set that control variates are of, or ``None``."""
-    fingerprint, heat = split_fingerprint(cv.fingerprint)
-    if split_fingerprint(dataset.fingerprint)[1] != heat:
+    if dataset.temperature != cv.temperature or dataset.unit_offset is not None:
         return None
-    table = _table(dataset)
-    found = table.earlier(fingerprint) if hasattr(table, "earlier") else None
-    return None if found is None else tempered(found, heat)
+    found = dataset.earlier(cv.fingerprint)
+    return None if found is None else tempered(found, cv.temperature)
 
 
 def update_text(update: Mapping[str, Any]) -> str:
@@ -173,11 +171,6 @@ def update_text(update: Mapping[str, Any]) -> str:
     if update["kept"]:
         return f"{rows}: theta_star still holds, {far}; only the new rows were read"
     return f"{rows}: theta_star is {far}, above {update['limit']:.2g}; all rows were read again"
-
-
-def _table(dataset: Any) -> Any:
-    """Return the data set without its temperature."""
-    return dataset.dataset if split_fingerprint(dataset.fingerprint)[1] != 1.0 else dataset
 
 
 def _look_again(earlier: ControlVariates, model: Any) -> str | None:
@@ -209,7 +202,8 @@ def _new_sums(
         check_response=True,
         trials_of_weight=0.0 if dataset.attributes.get("trials") else earlier.temperature,
     )
-    later = tempered(_table(dataset).rows_after(earlier.n_rows), earlier.temperature)
+    store: Any = dataset.table
+    later = tempered(store.rows_after(earlier.n_rows), earlier.temperature)
     new: BlockSums = later.reduce(task, scheduler=scheduler, progress=progress)
     if new.fault is not None:
         raise_fault(new.fault, model, dataset)
@@ -293,6 +287,7 @@ def _extended(
         newton_step=point.step,
         n_rows=dataset.n_rows,
         fingerprint=dataset.fingerprint,
+        temperature=dataset.temperature,
         model_digest=model_digest(model),
         certificate=certificate,
         candidates=sums.rows,

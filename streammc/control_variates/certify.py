@@ -44,9 +44,9 @@ from streammc.control_variates.mode.search import (
 from streammc.control_variates.subset import draw_subset, gather, in_memory, level_columns
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group, tempered
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
-from streammc.likelihood.temperature import Schedule, tempered
+from streammc.likelihood.temperature import Schedule
 from streammc.models.base import COEFFICIENT, stated
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
@@ -207,6 +207,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         n_rows=dataset.n_rows,
         labels=labels,
         fingerprint=dataset.fingerprint,
+        temperature=dataset.temperature,
         model_digest=model_digest(model),
         certificate=certificate,
         score_draws=found.deltas,
@@ -391,6 +392,7 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
         n_rows=dataset.n_rows,
         labels=labels,
         fingerprint=dataset.fingerprint,
+        temperature=dataset.temperature,
         model_digest=model_digest(model),
         certificate=Certificate(
             decrement=None,

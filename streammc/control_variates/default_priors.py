@@ -11,7 +11,7 @@ from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.likelihood.grouped import by_group, ungrouped
+from streammc.likelihood.data_views import by_group
 from streammc.likelihood.invalid_responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
@@ -52,9 +52,9 @@ def resolved(model: M, dataset: Dataset) -> M:
     prior: Any = given.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     if isinstance(prior, ScaledPriors) or recorded:
-        table = ungrouped(dataset)
+        table = dataset.table
         rows = draw_subset(table, _SUBSET_BYTES)
-        coding = table.coding() if hasattr(table, "coding") else None
+        coding = table.coding()
         if recorded:
             named = tuple(pair for pair in prior.priors if pair[0] not in prior.scaled)
             unscaled = replace(given, prior=ScaledPriors(named))

@@ -19,8 +19,7 @@ from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import IdentityError, MissingError, StoreError
-from streammc.likelihood.grouped import by_group
-from streammc.likelihood.temperature import split_fingerprint
+from streammc.likelihood.data_views import by_group
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.shown import Record, Shown
 
@@ -124,6 +123,8 @@ class Certificate(Record):
 
 
 FORMAT = 1
+_TEMPERATURE = "@T="
+"""Mark in files between the fingerprint of the data set and a temperature that is not 1."""
 
 
 def model_digest(model: Model) -> str:
@@ -154,7 +155,7 @@ class ControlVariates(Shown):
     newton_step
         (d,) Newton step from ``theta_star`` towards the mode.
     fingerprint
-        Fingerprint of the data set; it includes the temperature unless that is 1.
+        Fingerprint of the data set.
     certificate
         Distance of ``theta_star`` from the mode, and the work done; see :class:`Certificate`.
     score_draws
@@ -165,6 +166,8 @@ class ControlVariates(Shown):
         Power sums of the remainders by score.
     chunk_summaries
         Arrays by column name, with one entry per block of the pass.
+    temperature
+        T: rows counted 1 / T times.
     order_terms
         (5, S) sums behind ``row_order``, for updates; (5, 0) in earlier files.
     row_order
@@ -195,6 +198,7 @@ class ControlVariates(Shown):
     stamps: Index = field(repr=False)
     noise: Vector = field(default_factory=lambda: np.zeros(0))
     order_terms: Matrix = field(default_factory=lambda: np.zeros((5, 0)), repr=False)
+    temperature: float = 1.0
 
     def __repr__(self) -> str:
         """Return the sizes and the distance from the mode."""
@@ -223,7 +227,7 @@ class ControlVariates(Shown):
             "passes": certificate.passes,
             "temperature": None if self.temperature == 1.0 else self.temperature,
             "warnings": list(certificate.warnings) or None,
-            "store": split_fingerprint(self.fingerprint)[0][:12],
+            "store": self.fingerprint[:12],
             "fingerprint": self.digest()[:12],
         }
 
@@ -233,9 +237,10 @@ class ControlVariates(Shown):
         return len(self.theta_star)
 
     @property
-    def temperature(self) -> float:
-        """Temperature T: rows counted 1 / T times."""
-        return split_fingerprint(self.fingerprint)[1]
+    def _data(self) -> str:
+        """Fingerprint and temperature as one text, as in files and in the digest."""
+        hot = f"{_TEMPERATURE}{self.temperature:.17g}" if self.temperature != 1.0 else ""
+        return f"{self.fingerprint}{hot}"
 
     def posterior_sd(self) -> Vector:
         """Return (d,) the standard deviations of the Laplace approximation."""
@@ -274,7 +279,7 @@ class ControlVariates(Shown):
             "order": self.order,
             "n_rows": self.n_rows,
             "labels": list(self.labels),
-            "fingerprint": self.fingerprint,
+            "fingerprint": self._data,
             "model_digest": self.model_digest,
             "certificate": self.certificate.to_json(),
             "row_order": self.row_order if math.isfinite(self.row_order) else None,
@@ -301,6 +306,7 @@ class ControlVariates(Shown):
                 "make them again with `streammc summarize`"
             )
         try:
+            fingerprint, _, temperature = str(meta["fingerprint"]).partition(_TEMPERATURE)
             summaries = np.asarray(arrays["chunk_summaries"], np.float64)
             result = cls(
                 theta_star=np.asarray(arrays["theta_star"], np.float64),
@@ -313,7 +319,8 @@ class ControlVariates(Shown):
                 newton_step=np.asarray(arrays["newton_step"], np.float64),
                 n_rows=int(meta["n_rows"]),
                 labels=tuple(str(label) for label in meta["labels"]),
-                fingerprint=str(meta["fingerprint"]),
+                fingerprint=fingerprint,
+                temperature=float(temperature or 1.0),
                 model_digest=str(meta["model_digest"]),
                 certificate=Certificate.from_json(meta["certificate"]),
                 score_draws=np.asarray(arrays["score_draws"], np.float64),
@@ -354,7 +361,7 @@ class ControlVariates(Shown):
     def digest(self) -> str:
         """Return the SHA-256 of the expansion that samplers use, without the certificate."""
         parts = self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws
-        text = f"{self.fingerprint} {self.model_digest} {self.order} {self.log_lik!r}"
+        text = f"{self._data} {self.model_digest} {self.order} {self.log_lik!r}"
         joined = hashlib.sha256(text.encode())
         for part in (*parts, self.noise):
             joined.update(np.ascontiguousarray(part).tobytes())
@@ -402,17 +409,16 @@ class ControlVariates(Shown):
             dataset, model = by_group(dataset, model)
             model = resolved(as_found(model, self.certificate.nodes), dataset)
         if dataset is not None and dataset.fingerprint != self.fingerprint:
-            store, wanted = split_fingerprint(dataset.fingerprint)
-            if split_fingerprint(self.fingerprint)[0] == store:
-                raise IdentityError(
-                    f"expected {name} at temperature {wanted:g}, found temperature "
-                    f"{self.temperature:g}; make them again with `streammc summarize "
-                    f"--temperature {wanted:g}`"
-                )
             raise IdentityError(
                 f"expected {name} for the store {dataset.address!r} (fingerprint "
                 f"{dataset.fingerprint[:12]}), found fingerprint {self.fingerprint[:12]}; "
                 "make them again with `streammc summarize`"
+            )
+        if dataset is not None and dataset.temperature != self.temperature:
+            raise IdentityError(
+                f"expected {name} at temperature {dataset.temperature:g}, found temperature "
+                f"{self.temperature:g}; make them again with `streammc summarize "
+                f"--temperature {dataset.temperature:g}`"
             )
         if model is not None and model_digest(model) != self.model_digest:
             raise IdentityError(

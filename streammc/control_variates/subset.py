@@ -7,7 +7,7 @@ import numpy as np
 from streammc import rng
 from streammc.control_variates.full_pass.block_pass import BlockSums, RowSums, takes_codes
 from streammc.control_variates.mode.newton import Objective
-from streammc.likelihood.grouped import fewer, together
+from streammc.likelihood.data_views import fewer, together
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.numerics.coded_matrix import CodedColumns, compressed
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
@@ -65,8 +65,7 @@ def in_memory(
 
 def level_columns(dataset: Dataset, model: Model) -> CodedColumns | None:
     """Return the columns of a data set with codes, if the model has sums by level."""
-    columns: CodedColumns | None = getattr(dataset.rows(), "columns", None)
-    return columns if takes_codes(model) else None
+    return dataset.rows().columns if takes_codes(model) else None
 
 
 class Spread:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from streammc.errors import ModelError
-from streammc.likelihood.temperature import split_fingerprint
 from streammc.models.mixed.effect_terms import is_mixed_model, is_table_model
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
@@ -42,7 +41,7 @@ def trials_of_weight(dataset: Dataset) -> float:
     They are none where the store was made with trials, and proportions are known to be shares.
     """
     stated = dataset.attributes.get("trials")
-    return 0.0 if stated else split_fingerprint(dataset.fingerprint)[1]
+    return 0.0 if stated else dataset.temperature
 
 
 def needs_response(model: Model) -> bool:

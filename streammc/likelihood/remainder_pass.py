@@ -36,7 +36,7 @@ from streammc.likelihood.blocks import (
 from streammc.numerics.compile_ahead import make_ready
 from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, record_type, vector
 from streammc.numerics.summation import merge_compensated, two_sum
-from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
+from streammc.protocols import Dataset, Matrix, Model, PassTask, RowBlock, Rows, Vector
 
 NODES: Final = 9
 _POINTS: Final = np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
@@ -248,7 +248,7 @@ _SUM_ERROR: Final = 1e-5
 
 
 @dataclass(frozen=True)
-class RemainderTask:
+class RemainderTask(PassTask[Matrix]):
     """Sum of ``l_i - q_i`` over all rows at several draws; see ``protocols.PassTask``."""
 
     model: Model

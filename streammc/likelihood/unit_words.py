@@ -12,15 +12,6 @@ _NAMED_ROWS: Final = re.compile(r"(?<![a-z])row(s?)(?![a-z])")
 _ROWS: Final = re.compile(r"(?<![\[\w-])row(s?)(?![\]\w=-])")
 
 
-def unit_name(dataset: Any) -> str:
-    """Return ``group`` for a data set of groups, at any temperature, else ``row``."""
-    while dataset is not None:
-        if (name := getattr(dataset, "unit_name", None)) is not None:
-            return str(name)
-        dataset = getattr(dataset, "dataset", None)
-    return ROW
-
-
 def unit_of_model(described: Mapping[str, Any]) -> str:
     """Return the unit of the data of a model with this description by ``Model.describe``."""
     return GROUP if described.get("name") == "mixed" else ROW

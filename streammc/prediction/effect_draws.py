@@ -24,7 +24,7 @@ from streammc.control_variates.kinds import check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.models.mixed.group_effects import table_nodes
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction.group_summaries import (
@@ -244,7 +244,7 @@ def write_effect_draws(
     require_store_with_effects(run, model, table)
     numbers = named_groups(table, labels, model)
     require_checked(table, request.scheduler)
-    grouped, bound = by_group(table, model)
+    bound = by_group(table, model)[1]
     kept = load_draws(run, model, request.draws, table)
     require_equal_draws(kept)
     at = thin(run.chains, run.committed_draws, request.draws)
@@ -254,11 +254,10 @@ def write_effect_draws(
         "u": Column("float64", ("chain", "draw", "effect"), (*shape, len(bound.effects))),
         "rows": Column("int64"),
     }
-    ids = grouped.row_ids(0, 1)
-    kind = "string" if ids.dtype.kind == "S" else "int64"
+    kind = "string" if table.groups.labels(0, 1).dtype.kind == "S" else "int64"
     with RowArrays(path, columns, len(numbers), 1, kind, request.overwrite, GROUPS) as writer:
         for place, number in enumerate(numbers.tolist()):
-            writer.write_ids(place, grouped.row_ids(number, number + 1))
+            writer.write_ids(place, table.groups.labels(number, number + 1))
             drawn = np.stack(list(draws_of_group(bound, number, kept.theta, moved, request.seed)))
             sizes = np.diff(table.groups.offset[number : number + 2])
             whole = drawn.reshape(1, *shape, len(bound.effects))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, RefusedError, StorageIOError
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.models.mixed.group_constants import PANEL_CELLS
 from streammc.models.mixed.group_effects import BETWEEN, MEAN, QUANTILES, VARIANCE, table_effects
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
@@ -37,7 +37,7 @@ from streammc.prediction.predict import opened_run, write_ids
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
 from streammc.prediction.predictors import DRAWS_PER_DIMENSION, Draws, load_draws, matched
 from streammc.prediction.row_effects import require_store_of_run, require_temperature_one
-from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs.record import registered_model
 from streammc.trace.addresses import given_path
 from streammc.trace.disk import reporting
@@ -63,7 +63,7 @@ class Totals(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class EffectsTask:
+class EffectsTask(PassTask[Totals]):
     """``PassTask`` on the groups of a table that writes the moments of their effects."""
 
     model: TableModel
@@ -251,7 +251,7 @@ def write_effects(
     names = ("mean", "sd", *request.names)
     by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
     columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}
-    kind = "string" if grouped.row_ids(0, 1).dtype.kind == "S" else "int64"
+    kind = "string" if table.groups.labels(0, 1).dtype.kind == "S" else "int64"
     with RowArrays(
         path, columns, grouped.n_rows, _CHUNK_GROUPS, kind, request.overwrite, GROUPS
     ) as writer:
@@ -262,7 +262,7 @@ def write_effects(
         totals: Totals = grouped.reduce(
             task, scheduler=request.scheduler, progress=request.progress
         )
-        write_chunks(writer, grouped.table.offset, len(bound.effects), request.names)
+        write_chunks(writer, table.groups.offset, len(bound.effects), request.names)
         facts: dict[str, Any] = {
             "groups": grouped.n_rows,
             "group": bound.column,
@@ -287,7 +287,7 @@ def _largest_share(
 
     Of the largest of the first groups: theirs vary least at a draw.
     """
-    offset = np.asarray(grouped.table.offset[: _PILOT_AMONG + 1])
+    offset = np.asarray(grouped.unit_offset[: _PILOT_AMONG + 1])
     rows = np.diff(offset)
     chosen = np.sort(np.argsort(rows)[-_PILOT_GROUPS:])
     places = np.stack([offset[chosen], rows[chosen]]).astype(np.float64)

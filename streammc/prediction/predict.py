@@ -138,7 +138,7 @@ def write_predictions(
     if kind is None:
         notes.append(without_ids(table.address))
     names = ("mean", *request.names)
-    labels = None if output_format(path) == ZARR else _group_labels(table, 0, 1)
+    labels = None if output_format(path) == ZARR else table.row_groups(0, 1)
     columns = dict.fromkeys(names, Column())
     if labels is not None:
         columns = {GROUP: Column("string" if labels.dtype.kind == "S" else "int64"), **columns}
@@ -148,7 +148,7 @@ def write_predictions(
         if kind is not None:
             write_ids(writer, table)
         for start in range(0, 0 if labels is None else table.n_rows, writer.chunk_rows):
-            part = _group_labels(table, start, start + writer.chunk_rows)
+            part = table.row_groups(start, start + writer.chunk_rows)
             assert part is not None
             writer.write_ids(start, part, GROUP)
         where = f"store {table.address!r} (rows counted from 1 in its own order)"
@@ -184,12 +184,6 @@ def write_predictions(
         }
         facts["seconds"] = time.perf_counter() - began
         return facts | writer.commit(facts, arrays)
-
-
-def _group_labels(table: Dataset, start: int, stop: int) -> NDArray[Any] | None:
-    """Return the labels of the groups of rows; ``None`` for a data set without groups."""
-    labels = getattr(table, "row_groups", None)
-    return None if labels is None else labels(start, min(stop, table.n_rows))
 
 
 def _means_of_new(model: Model, effects: RowEffects) -> Callable[[Any, Any], Matrix]:

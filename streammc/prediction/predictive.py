@@ -21,7 +21,7 @@ from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
 from streammc.prediction.predictors import Coefficients, responses
 from streammc.prediction.roc import Covariate, Thresholds, add_bins, find_bins
-from streammc.protocols import Index, Matrix, Model, RowBlock, Rows, Vector
+from streammc.protocols import Index, Matrix, Model, PieceTask, RowBlock, Rows, Vector
 from streammc.trace.row_arrays import RowTarget
 
 NEAR_ONE: Final = 0.999
@@ -124,7 +124,7 @@ def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def
 
 
 @dataclass(frozen=True, eq=False)
-class PredictTask:
+class PredictTask(PieceTask[Totals]):
     """``PieceTask`` that writes the predictions of all rows and returns their totals."""
 
     model: Model

@@ -26,7 +26,7 @@ from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.invalid_responses import row_name
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
 from streammc.prediction.predictors import Coefficients, responses
-from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
+from streammc.protocols import Dataset, Matrix, Model, PassTask, RowBlock, Vector
 
 
 class Covariate(NamedTuple):
@@ -162,7 +162,7 @@ def is_binary(model: Model) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Column:
+class _Column(PassTask[Vector]):
     """``PassTask`` that returns the values of a covariate in the order of the rows."""
 
     covariate: Covariate

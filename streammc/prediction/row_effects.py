@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError
 from streammc.group_table import GroupTable
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.likelihood.temperature import temperature_of
 from streammc.models.mixed.group_constants import EXACT_NODES, PANEL_CELLS, PANELS
 from streammc.models.mixed.group_effects import node_quantiles, table_nodes

@@ -18,7 +18,7 @@ from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import MOST_DRAWS, StopRule
 from streammc.errors import ConfigError, RefusedError
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.record import (
     asked_schedule,
@@ -31,7 +31,7 @@ from streammc.runs.record import (
     refuse_earlier,
 )
 from streammc.runs.setup import contents, decide, follow_store, instead, load
-from streammc.runs.worker_chains import HERE, WorkerChains, check_request, store_of
+from streammc.runs.worker_chains import HERE, WorkerChains, check_request
 from streammc.samplers.common.chains import Chains, SharedProblem, StoppedError
 from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.trace import places
@@ -440,7 +440,7 @@ def _team(problem: SharedProblem, request: RunRequest, folder: Path) -> Iterator
                 batch_iterations=request.batch_iterations,
             )
         else:
-            store = store_of(request.dataset)
+            store: Any = request.dataset.table
             tasks = stack.enter_context(store.worker_tasks(request.scheduler, folder))
             team = WorkerChains(problem, request, folder, tasks)
         try:

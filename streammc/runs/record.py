@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from streammc import registry
 from streammc.errors import ConfigError, IdentityError, StoreError
-from streammc.likelihood.temperature import Schedule, split_fingerprint, tempered
+from streammc.likelihood.data_views import tempered
+from streammc.likelihood.temperature import Schedule
 from streammc.models.base import Block, factor_blocks, parameter_blocks, predictor, stated
 from streammc.models.base import describe as describe_blocks
 from streammc.models.base import from_description as blocks_from_description
@@ -59,7 +60,7 @@ def identity(request: RunRequest) -> dict[str, Any]:
     options = request.sampler_options
     heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
     return {
-        "store": split_fingerprint(request.dataset.fingerprint)[0],
+        "store": request.dataset.fingerprint,
         "model": request.model.describe(),
         "sampler": {"name": "auto", **options} if sampler is None else sampler.describe(),
         "control_variates": given.digest() if given is not None else "auto",
@@ -84,11 +85,10 @@ def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {**stored, "sampler": described}
 
 
-def refuse_earlier(stored: Mapping[str, Any], dataset: Any) -> None:
+def refuse_earlier(stored: Mapping[str, Any], dataset: Dataset) -> None:
     """Raise IdentityError if a run is of the store before rows were appended."""
-    table = getattr(dataset, "dataset", dataset)
-    fingerprint = stored.get("store")
-    if not hasattr(table, "earlier") or fingerprint == table.fingerprint:
+    table, fingerprint = dataset.table, stored.get("store")
+    if fingerprint is None or fingerprint == table.fingerprint:
         return
     before = table.earlier(fingerprint)
     if before is not None:
@@ -157,18 +157,6 @@ def describe_design(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 REFERENCES: Final = "references"
 """Attribute of a run with the reference levels of its columns; absent without any."""
-
-
-def of_formula(dataset: Any, name: str) -> Any:
-    """Return what a method of a data set says of its formula; ``None`` if it cannot say.
-
-    A data set at another temperature, or of groups, has the one of its rows as ``dataset``.
-    """
-    while dataset is not None:
-        if hasattr(dataset, name):
-            return getattr(dataset, name)()
-        dataset = getattr(dataset, "dataset", None)
-    return None
 
 
 def label_references(

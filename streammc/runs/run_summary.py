@@ -16,12 +16,12 @@ from streammc.diagnostics.stopping import missed_text
 from streammc.diagnostics.summary import negative_signs, summarize_draws
 from streammc.diagnostics.weights import Audit, audit_weights
 from streammc.likelihood.temperature import schedule_of
-from streammc.likelihood.unit_words import in_units, unit_name
+from streammc.likelihood.unit_words import in_units
 from streammc.protocols import Dataset, Model
 from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
 from streammc.runs.audit import audited_draws, log_weights, pass_seconds
 from streammc.runs.prior_texts import describe_priors
-from streammc.runs.record import REFERENCES, blocks_of_run, label_references, of_formula
+from streammc.runs.record import REFERENCES, blocks_of_run, label_references
 from streammc.runs.setup import CONTROL_VARIATES
 from streammc.samplers.common.sampler import Progress, RunRequest, Setup
 from streammc.shown import Record
@@ -258,7 +258,7 @@ def finish_report(
             dataset.feature_names,
             sign,
             formula=bool(dataset.attributes.get("formula")),
-            together=of_formula(dataset, "only_together"),
+            together=dataset.only_together(),
             references=references,
         ),
         references=label_references(references, blocks, dataset.feature_names) or None,
@@ -271,7 +271,7 @@ def finish_report(
         stop=stop,
         notes=setup.cv.certificate.notes,
         warnings=tuple(
-            in_units(line, unit_name(dataset))
+            in_units(line, dataset.unit_name)
             for line in (
                 *certificate_warnings(setup.cv.certificate.warnings, sampler),
                 *mode_warnings(model, sampler),

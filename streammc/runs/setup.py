@@ -14,7 +14,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.errors import ConfigError, OutOfMemoryError, RefusedError
 from streammc.likelihood.temperature import IMPLIED
-from streammc.likelihood.unit_words import in_units, unit_name
+from streammc.likelihood.unit_words import in_units
 from streammc.protocols import Dataset, Model
 from streammc.registry import sampler as builder
 from streammc.runs import record
@@ -49,7 +49,7 @@ def decide(request: RunRequest) -> Setup:
         If ``request.stop()`` became true in a short run.
     """
     request = replace(request, model=resolved(request.model, request.dataset))
-    unit = unit_name(request.dataset)
+    unit = request.dataset.unit_name
     try:
         setup = _decide(request)
     except RefusedError as error:
@@ -195,7 +195,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
     constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
     interval, rule = interval_length(draws), request.stopping
-    references = record.of_formula(dataset, "references")
+    references = dataset.references()
     if rule is not None:
         draws = rule.next_check(interval, draws, 1)
     return {

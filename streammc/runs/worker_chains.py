@@ -167,28 +167,13 @@ def check_request(request: RunRequest) -> None:
             f"expected a cluster for chains on workers, found the scheduler {where!r}: give "
             "--scheduler, or leave out --chains-on"
         )
-    store_of(request.dataset)
-
-
-def store_of(dataset: Any) -> Any:
-    """Return the store on disk of a data set at a temperature.
-
-    Raises
-    ------
-    ConfigError
-        If its rows are in memory, or its units are groups.
-    """
-    store = dataset
-    while hasattr(store, "dataset"):
-        if hasattr(store, "table"):
-            raise ConfigError(
-                "expected a model of single rows for chains on workers, found one of groups, whose "
-                "rows are read in this process: leave out --chains-on"
-            )
-        store = store.dataset
-    if not hasattr(store, "worker_tasks"):
+    if request.dataset.groups is not None:
+        raise ConfigError(
+            "expected a model of single rows for chains on workers, found one of groups, whose "
+            "rows are read in this process: leave out --chains-on"
+        )
+    if request.dataset.address == "memory":
         raise ConfigError(
             "expected a store on disk for chains on workers, found rows in memory: write them with "
             "streammc.ingest, or leave out chains_on"
         )
-    return store

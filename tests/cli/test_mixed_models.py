@@ -12,8 +12,9 @@ from command_line import Result, snapshot, streammc
 
 from streammc import control_variates, from_arrays, models, priors
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.likelihood.invalid_responses import response_check
+from streammc.protocols import PassTask
 
 QUIET = ("--seed", "1", "--quiet")
 SHORT = ("--draws", "60", "--warmup", "60", "--chains", "2", *QUIET)
@@ -241,7 +242,7 @@ def test_a_sampler_without_a_pass_checks_the_responses_of_groups():
 
 
 def _blocks(data):
-    class Blocks:
+    class Blocks(PassTask):
         def map(self, block):
             return [block]
 

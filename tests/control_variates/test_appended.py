@@ -15,7 +15,7 @@ from streammc.control_variates.appended import update_text
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.diagnostics.summary import summarize
 from streammc.errors import IdentityError, ModelError
-from streammc.likelihood.temperature import tempered
+from streammc.likelihood.data_views import tempered
 
 MODEL = models.logistic(prior=priors.normal(scale=10.0))
 COEFFICIENTS = np.array([0.5, -0.3, 0.2])

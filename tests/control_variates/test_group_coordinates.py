@@ -17,7 +17,7 @@ from streammc.control_variates import compute, resolved
 from streammc.control_variates.effect_coordinates import GroupCoordinates, group_coordinates
 from streammc.control_variates.subset import gather
 from streammc.diagnostics.convergence import ess, split
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.numerics.prior import log_prior
 from streammc.priors import half_student_t, normal

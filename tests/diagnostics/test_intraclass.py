@@ -16,7 +16,7 @@ from streammc.diagnostics import intraclass_correlation
 from streammc.diagnostics.derived import derived
 from streammc.diagnostics.summary import draws_and_labels
 from streammc.errors import ConfigError
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 
 LATENT = {"logistic": math.pi**2 / 3, "binomial": math.pi**2 / 3, "probit": 1.0}
 

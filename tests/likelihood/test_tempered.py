@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from streammc.likelihood.temperature import Tempered, split_fingerprint, tempered
-from streammc.protocols import PieceTask, Rows
+from streammc.likelihood.data_views import Tempered, tempered
+from streammc.protocols import PassTask, PieceTask, Rows
 from streammc.stores import from_arrays
 
 N, T = 10_000, 3.0
@@ -23,7 +23,7 @@ def data():
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(PassTask):
     """The weights, as they come."""
 
     def map(self, block):
@@ -106,8 +106,7 @@ def test_tempered_data_set_keeps_everything_but_the_weights(data):
     assert data.stamps().shape == hot.stamps().shape
 
 
-def test_every_temperature_has_a_fingerprint(data):
-    hot, warm = Tempered(data, T), Tempered(data, 10.0 / 3.0)
-    assert 3 == len({data.fingerprint, hot.fingerprint, warm.fingerprint})
-    assert (data.fingerprint, 10.0 / 3.0) == split_fingerprint(warm.fingerprint)
-    assert (data.fingerprint, 1.0) == split_fingerprint(data.fingerprint)
+def test_a_temperature_is_a_trait_and_leaves_the_fingerprint_of_the_table(data):
+    warm = Tempered(data, 10.0 / 3.0)
+    assert (data.fingerprint, 10.0 / 3.0) == (warm.fingerprint, warm.temperature)
+    assert 1.0 == data.temperature == warm.units.temperature

@@ -10,7 +10,7 @@ import streammc
 from streammc.control_variates import subset
 from streammc.control_variates.full_pass import block_pass
 from streammc.control_variates.plan import unit_scores
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 
 MODEL = streammc.models.logistic(prior=streammc.priors.normal(scale=1.0))
 FEW, ROWS = "late ~ x + C(tail) + z", 20_000

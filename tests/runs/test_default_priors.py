@@ -15,7 +15,7 @@ import streammc
 from streammc import models
 from streammc.control_variates import compute, resolved
 from streammc.errors import IdentityError, ModelError
-from streammc.likelihood.temperature import tempered
+from streammc.likelihood.data_views import tempered
 from streammc.models import user
 from streammc.priors import NamedPriors, by_name, from_description, gamma, normal, scaled, text
 from streammc.runs.job import run_job

@@ -16,7 +16,8 @@ from quick import quick
 from streammc import registry
 from streammc.control_variates import ControlVariates, compute
 from streammc.errors import ConfigError, IdentityError, ModelError
-from streammc.likelihood.temperature import Schedule, schedule_of, tempered
+from streammc.likelihood.data_views import tempered
+from streammc.likelihood.temperature import Schedule, schedule_of
 from streammc.models import gaussian, gaussian_mean, logistic
 from streammc.priors import flat, normal
 from streammc.runs.interactive import sample

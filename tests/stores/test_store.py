@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from streammc.errors import AccessError, ConfigError, MissingError, StoreError
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores import open_store
 from streammc.stores.format.layout import MANIFEST
 
 Mutate = Callable[[dict[str, Any]], Any]
 
 
-class Rows:
+class Rows(PassTask[float]):
     def map(self, block: RowBlock) -> float:
         return float(block.weight.sum())
 

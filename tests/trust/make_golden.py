@@ -18,6 +18,7 @@ import numpy as np
 
 from streammc.cli import main as command
 from streammc.control_variates.expansion import ControlVariates
+from streammc.protocols import PassTask
 from streammc.stores import open_store
 from streammc.stores.store import verify
 from streammc.trace.datatree import open_rows, open_run
@@ -33,7 +34,7 @@ predict run store -o predictions
 """.strip().splitlines()
 
 
-class Sums:
+class Sums(PassTask[Any]):
     """Sums over the rows of a store: of each column, and of the response."""
 
     def map(self, block: Any) -> Any:

@@ -19,7 +19,7 @@ from command_line import program, streammc
 
 import streammc as package
 from streammc.errors import StreammcError
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores import reduction
 from streammc.stores.store import open_store
 from streammc.trace.run_directory import RunDirectory
@@ -30,7 +30,7 @@ pytest.importorskip("distributed")
 MODEL = ("--model", "logistic", "--prior-scale", "10")
 
 
-class Counting:
+class Counting(PassTask[np.ndarray]):
     """A task that keeps a count between calls, as no task may: twice is not once."""
 
     def __init__(self) -> None:

@@ -19,7 +19,8 @@ import numpy as np
 from bench.papers.measures import Array
 from bench.papers.records import log
 from streammc.control_variates.certify import without_pass
-from streammc.likelihood.temperature import Schedule, tempered
+from streammc.likelihood.data_views import tempered
+from streammc.likelihood.temperature import Schedule
 from streammc.samplers.metropolis.options import metropolis
 
 PIECE = 50_000

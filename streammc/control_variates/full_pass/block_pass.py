@@ -29,12 +29,11 @@ from streammc.control_variates.full_pass.block_kernel import (
 )
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
-from streammc.likelihood.grouped import ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses, row_name
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
-from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, PieceTask, RowBlock, Vector
 
 SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
 """Per block: first row, number of rows, mean response, mean log-likelihood, size of its
@@ -96,7 +95,7 @@ class BlockSums:
 
 
 @dataclass(frozen=True)
-class ExpansionPass:
+class ExpansionPass(PieceTask[BlockSums]):
     """Sums of the expansion at ``theta``, and scores at ``theta + shifts``."""
 
     model: Model
@@ -210,7 +209,7 @@ def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
     """Raise ModelError for the faulty rows of ``dataset``."""
     response = dataset.response
     column = f"column {response!r}" if response else "the response"
-    row = row_name(ungrouped(dataset), fault.first)
+    row = row_name(dataset.table, fault.first)
     more = f" and {fault.count - 1} more row{'s' * (fault.count > 2)} like it"
     raise ModelError(
         f"{model.name}: expected {fault.expected} in {column}, found {fault.found} in "

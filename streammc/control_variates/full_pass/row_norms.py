@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from streammc.protocols import Dataset, Model, RowBlock, Vector
+from streammc.protocols import Dataset, Model, PassTask, RowBlock, Vector
 
 
 @dataclass(frozen=True)
-class LargestNorms:
+class LargestNorms(PassTask[Vector]):
     """The largest ``w_i ||x_i||^p`` of all rows for p = 1, 2, 3."""
 
     def map(self, block: RowBlock) -> Vector:

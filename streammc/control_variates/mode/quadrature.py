@@ -17,7 +17,6 @@ from streammc.control_variates.mode.factor_scales import softened
 from streammc.control_variates.mode.newton import maximise
 from streammc.control_variates.subset import draw_subset, in_memory
 from streammc.errors import ModelError
-from streammc.likelihood.grouped import groups_of
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.effect_terms import is_table_model
@@ -139,8 +138,8 @@ def with_nodes(model: M, dataset: Dataset) -> M:
     no mode the full pass raises the error.
     """
     given: Any = model
-    groups = groups_of(dataset)
-    if groups is None or not is_table_model(model) or not model.automatic:
+    groups = dataset.units
+    if groups.unit_offset is None or not is_table_model(model) or not model.automatic:
         return model
     labels = given.labels(groups.feature_names)
     rows = draw_subset(groups, SUBSET_BYTES)

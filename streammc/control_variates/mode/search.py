@@ -41,13 +41,12 @@ from streammc.control_variates.subset import (
     surrogate,
 )
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.grouped import fewer, ungrouped
+from streammc.likelihood.data_views import fewer
 from streammc.likelihood.invalid_responses import (
     invalid_responses,
     needs_response,
     trials_of_weight,
 )
-from streammc.likelihood.temperature import split_fingerprint
 from streammc.numerics.prior import FLAT, KIND, LOCATION, LOG_FLAT
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
@@ -103,8 +102,8 @@ def check_request(
     labels = tuple(model.labels(dataset.feature_names))
     table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
     free = int(np.count_nonzero(table[:, KIND] == FLAT))
-    heat = split_fingerprint(dataset.fingerprint)[1]
-    n_rows = ungrouped(dataset).n_rows
+    heat = dataset.temperature
+    n_rows = dataset.table.n_rows
     if np.any(table[:, KIND] == LOG_FLAT) and n_rows / heat - free < 2:
         at = f" at temperature {heat:g}" if heat != 1.0 else ""
         raise ModelError(
@@ -135,7 +134,7 @@ def _refuse_centred(dataset: Dataset, model: Model) -> None:
 
     Stores of earlier versions have such columns: their coefficients are those of another model.
     """
-    attributes = ungrouped(dataset).attributes
+    attributes = dataset.table.attributes
     moved = any((attributes.get("standardization") or {}).get("mean", ()))
     if moved and not attributes.get("intercept") and model.n_linear > 0:
         raise ModelError(
@@ -258,7 +257,7 @@ class _Search:
         """Make full passes until one certifies its centre, or their number reaches the limit."""
         request, centre = self._request, self._centre
         n_rows, point = request.dataset.n_rows, centre.point
-        small = ungrouped(request.dataset).n_rows <= SMALL_ROWS
+        small = request.dataset.table.n_rows <= SMALL_ROWS
         n_draws = N_DRAWS_SMALL if small else N_DRAWS
         xi = covering_draws(n_draws, len(request.labels), 0)
         given = request.theta_star is not None

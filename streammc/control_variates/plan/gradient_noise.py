@@ -12,9 +12,9 @@ from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import TILE, allocate_scratch, expanded
+from streammc.likelihood.data_views import fewer
 from streammc.likelihood.drawn_units import leave_out
 from streammc.likelihood.estimators import remainders
-from streammc.likelihood.grouped import fewer
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 N_DRAWS = 16

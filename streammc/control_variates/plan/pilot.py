@@ -25,7 +25,7 @@ from streammc.control_variates.coordinates import coordinates, covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.block_pass import RowSums
 from streammc.control_variates.subset import gather
-from streammc.likelihood.grouped import fewer, groups_of
+from streammc.likelihood.data_views import fewer
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
@@ -204,7 +204,7 @@ def choose_runs(
 
 def least_run(dataset: Dataset) -> int:
     """Return the fewest rows of a run: 64, but 1 of groups, which are read one by one."""
-    return 64 if groups_of(dataset) is None else 1
+    return 64 if dataset.unit_offset is None else 1
 
 
 def gather_runs(dataset: Dataset, starts: Index, run_rows: int) -> Rows:

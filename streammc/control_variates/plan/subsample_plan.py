@@ -48,7 +48,7 @@ from streammc.control_variates.plan.pilot import Pilot, evaluate
 from streammc.control_variates.plan.tails import Edge
 from streammc.control_variates.plan.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
-from streammc.likelihood.grouped import relative_sizes
+from streammc.likelihood.data_views import relative_sizes
 from streammc.likelihood.unit_words import SCORES, UNIFORM
 from streammc.protocols import Dataset, Index, Model, Vector
 

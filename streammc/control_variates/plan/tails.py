@@ -50,7 +50,7 @@ from streammc.control_variates.plan.pilot import (
     remainders,
 )
 from streammc.control_variates.subset import gather
-from streammc.likelihood.grouped import fewer
+from streammc.likelihood.data_views import fewer
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 

@@ -31,7 +31,7 @@ from streammc.control_variates.full_pass.scores import Histogram
 from streammc.errors import RefusedError
 from streammc.likelihood.drawn_units import TABLE_BYTES
 from streammc.numerics.coded_matrix import CodedMatrix
-from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 
 UNIFORM_SHARE = 0.2
 """Share of units drawn uniformly: a unit counts at most five times. Less saves little."""
@@ -88,7 +88,7 @@ def score_units(totals: Matrix, judging: int) -> tuple[NDArray[np.float32], Hist
 
 
 @dataclass(frozen=True)
-class UnitScoreTask:
+class UnitScoreTask(PassTask[UnitTotals]):
     """Totals of all units at several draws; see ``protocols.PassTask``."""
 
     model: Model

@@ -320,8 +320,7 @@ class TableModel(MixedModel):
     def constants(self) -> Vector:
         """Return the places of the table's arrays, and the constants of a group's link."""
         rows = self.table.rows()
-        codes, columns = getattr(rows, "codes", None), getattr(rows, "columns", None)
-        table = table_constants(self.n_features, rows.arrays, codes, columns)
+        table = table_constants(self.n_features, rows.arrays, rows.codes, rows.columns)
         return np.concatenate([table, super().constants])
 
     def start(self, rows: Rows) -> Vector:

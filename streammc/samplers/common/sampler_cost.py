@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from streammc.control_variates.plan.subsample_plan import Plan
-from streammc.likelihood.grouped import groups_of
 from streammc.protocols import Dataset, Model
 
 HMC: Final = (1e-6, 8.2e-9, 6.7e-10, 3.4e-10)
@@ -101,7 +100,7 @@ def run_cost(dataset: Dataset, model: Model, plan: Plan | None = None) -> RunCos
     plan
         Plan of the subsample; ``None``: the smallest one, which any other exceeds.
     """
-    if groups_of(dataset) is not None:  # the cost of a group is another one than that of its rows
+    if dataset.unit_offset is not None:  # the cost of a group is another one than that of its rows
         return None
     n, q = dataset.n_rows, dataset.n_features * max(model.n_linear, 1)
     rows = float(LEAST_ROWS)

@@ -16,7 +16,6 @@ from streammc.control_variates.forecast import FORECAST
 from streammc.errors import ConfigError, OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
 from streammc.likelihood.contiguous_rows import Held, held_bytes, pointers
-from streammc.likelihood.temperature import split_fingerprint
 from streammc.numerics.prior import improper
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.preparation import announce_rows, control_variates, ground, size_text
@@ -95,7 +94,7 @@ def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
     if not model.takes_trials:
         return 0.0
     attributes = dataset.attributes
-    if split_fingerprint(dataset.fingerprint)[1] != 1.0:
+    if dataset.temperature != 1.0:
         return None
     if attributes.get("trials") and attributes.get("weight"):
         return None

@@ -16,7 +16,7 @@ from streammc.control_variates.full_pass.block_pass import (
 )
 from streammc.control_variates.plan.unit_scores import UnitScoreTask
 from streammc.control_variates.subset import draw_subset, in_memory, level_columns
-from streammc.likelihood.temperature import tempered
+from streammc.likelihood.data_views import tempered
 from streammc.numerics.coded_matrix import CodedMatrix, coded_columns
 
 MODELS = (

@@ -9,8 +9,7 @@ import streammc
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.mode import quadrature
-from streammc.likelihood.grouped import by_group
-from streammc.likelihood.temperature import tempered
+from streammc.likelihood.data_views import by_group, tempered
 from streammc.models import gaussian, logistic, poisson, student_t
 from streammc.models.mixed import group_constants
 from streammc.priors import normal

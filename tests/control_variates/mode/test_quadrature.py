@@ -7,7 +7,7 @@ import pytest
 
 import streammc
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.models import gaussian, logistic
 
 

@@ -10,7 +10,7 @@ from streammc.control_variates.full_pass.block_pass import RowSums
 from streammc.control_variates.mode import search
 from streammc.control_variates.plan import pilot
 from streammc.control_variates.subset import Spread, surrogate
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.models import logistic
 from streammc.priors import normal
 

@@ -14,8 +14,8 @@ from streammc import from_arrays
 from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import expanded
+from streammc.likelihood.data_views import by_group
 from streammc.likelihood.drawn_units import UnitDesign
-from streammc.likelihood.grouped import by_group
 from streammc.likelihood.target import Base
 from streammc.models import logistic
 from streammc.numerics.summation import taylor

@@ -10,7 +10,7 @@ import streammc
 from streammc import from_arrays
 from streammc.control_variates import compute
 from streammc.control_variates.plan.subsample_plan import plan
-from streammc.likelihood.grouped import by_group
+from streammc.likelihood.data_views import by_group
 from streammc.likelihood.remainder_pass import remainder_sums
 from streammc.models import logistic
 from streammc.numerics.prior import log_prior

@@ -17,7 +17,8 @@ from problems import batch_z
 from streammc.control_variates import compute
 from streammc.control_variates.certify import without_pass
 from streammc.errors import ConfigError, IdentityError
-from streammc.likelihood.temperature import Schedule, tempered
+from streammc.likelihood.data_views import tempered
+from streammc.likelihood.temperature import Schedule
 from streammc.models import gaussian_mean, logistic
 from streammc.numerics.jit import jit
 from streammc.priors import flat, normal

@@ -15,7 +15,7 @@ from coded_tables import FORMULA, made, table
 import streammc
 from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores import open_store
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
@@ -24,7 +24,7 @@ from streammc.stores.ingest.from_xarray import from_xarray
 from streammc.stores.store import info, verify
 
 
-class Count:
+class Count(PassTask[float]):
     def map(self, block: RowBlock) -> float:
         return float(block.weight.sum())
 
@@ -135,7 +135,7 @@ def test_dataset_of_a_store_with_codes_is_the_store_or_refused(path):
                 from_xarray(given, response=None)
 
 
-class EveryRow:
+class EveryRow(PassTask[list[np.ndarray]]):
     """Task of a pass: the rows with every column, in order."""
 
     def map(self, block: RowBlock) -> list[np.ndarray]:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from streammc.errors import MissingError, StoreError
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores import open_store
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.store import info, verify
 
 
-class Count:
+class Count(PassTask[float]):
     def map(self, block: RowBlock) -> float:
         return float(block.weight.sum())
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from streammc.errors import ConfigError, StoreError, UnavailableError
-from streammc.protocols import RowBlock
+from streammc.protocols import PassTask, RowBlock
 from streammc.stores import dask_cluster, from_arrays, open_store
 from streammc.stores.reduction import run
 from streammc.stores.rows.row_blocks import MemoryBlock
@@ -22,7 +22,7 @@ from streammc.stores.rows.row_blocks import MemoryBlock
 ROWS = 60_000
 
 
-class Sums:
+class Sums(PassTask[np.ndarray]):
     """Sums whose last bits depend on the order: a fixed tree must fix them."""
 
     def map(self, block: RowBlock) -> np.ndarray:
@@ -34,7 +34,7 @@ class Sums:
         return left + right
 
 
-class Order:
+class Order(PassTask[str]):
     """The tree itself."""
 
     def map(self, block: RowBlock) -> str:
@@ -146,7 +146,7 @@ def test_full_pass_keeps_neither_results_nor_blocks() -> None:
                 most_reading = max(most_reading, reading)
             yield self
 
-    class Task:
+    class Task(PassTask[Result]):
         def map(self, block: Any) -> Result:
             nonlocal reading, most_alive
             time.sleep(0.001)

@@ -12,18 +12,17 @@ import pytest
 from streammc import from_arrays, from_table
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.errors import ConfigError, StoreError
-from streammc.likelihood.grouped import (
+from streammc.likelihood.data_views import (
     Grouped,
     by_group,
     fewer,
     relative_sizes,
+    tempered,
     together,
-    ungrouped,
 )
-from streammc.likelihood.temperature import tempered
 from streammc.models import gaussian
 from streammc.priors import normal
-from streammc.protocols import Rows
+from streammc.protocols import PassTask, Rows
 from streammc.stores.store import _opened_again
 
 
@@ -42,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Seen(PassTask):
     """Task of a pass: the places of all groups, in order."""
 
     def map(self, block):
@@ -80,7 +79,7 @@ def test_a_pass_sees_every_group_once_and_in_order(sizes):
 
 
 @dataclass(frozen=True)
-class Threads:
+class Threads(PassTask):
     """Task of a pass: the places of all groups, and the threads that saw them."""
 
     barrier: threading.Barrier
@@ -134,7 +133,7 @@ def test_rows_of_groups_are_requested_ahead_once_each():
 def test_labels_are_the_ids_and_the_table_is_found_under_a_temperature():
     data = grouped([5, 1, 7])
     assert data.row_ids(1).tolist() == ["g1", "g2"]
-    assert ungrouped(tempered(data, 2.0)) is data.dataset
+    assert tempered(data, 2.0).table is data.dataset
 
 
 def test_a_task_of_a_store_gives_the_same_after_it_was_pickled(tmp_path):
@@ -173,7 +172,6 @@ def test_groups_in_memory_are_refused_on_a_cluster():
 )
 def test_groups_of_a_sample_are_counted_by_their_rows(count, rows, found):
     data = grouped(np.full(3000, 1))
-    data.table = Table(np.arange(3001) * rows)
     data.dataset.n_rows = 3000 * rows
     assert fewer(count, data) == found
     assert fewer(count, tempered(data, 2.0)) == found

@@ -1,8 +1,14 @@
-"""Data set whose rows are the groups of another: the unit of a mixed model is the group.
+"""Views of a table: its rows at a temperature, and its groups as rows.
 
-A row of the design is ``(first row, number of rows)`` of a group in the table, and the link of
-:mod:`streammc.models.mixed.group_link` reads these rows by itself. A full pass reads and checks the
-rows of the table block by block; a group belongs to the piece that holds its first row.
+At temperature T every row counts ``1 / T`` times. The log-likelihood of row i with the weight
+``w_i`` is ``w_i l_i(theta)``. With ``w_i / T`` the posterior is ``prior x likelihood^(1/T)``, for
+every sampler and every sum of a pass; the prior does not change. Estimates of the log-likelihood
+are divided by T, and their variances by T^2.
+
+The unit of a mixed model is the group. A row of its design is ``(first row, number of rows)`` of a
+group in the table, and the link of :mod:`streammc.models.mixed.group_link` reads these rows by
+itself. A full pass reads and checks the rows of the table block by block; a group belongs to the
+piece that holds its first row.
 """
 
 from __future__ import annotations
@@ -17,10 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.likelihood.temperature import Tempered, tempered
+from streammc.group_table import GroupTable
 from streammc.likelihood.unit_words import GROUP
 from streammc.numerics.process_limits import available_threads
-from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
+from streammc.protocols import (
+    Coding,
+    Dataset,
+    Index,
+    PassTask,
+    PieceTask,
+    RowBlock,
+    Rows,
+    RowSource,
+    Vector,
+)
 
 T = TypeVar("T")
 
@@ -35,27 +51,184 @@ _AHEAD_ROWS: Final = 64
 """Rows of the runs in which the rows of groups are requested from the disk."""
 
 
-class Grouped:
-    """A ``protocols.Dataset`` with a row per group of another data set.
+class View:
+    """A ``protocols.Dataset`` on the rows of another, whose facts it hands on.
 
     Parameters
     ----------
     dataset
-        The table; its rows are not copied. It has ``groups``.
+        The data set; its rows are not copied.
     """
 
-    n_features = 2
-    unit_name = GROUP
-
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
-        self.table = dataset.groups
-        self.n_rows = self.table.n_groups
-        self.feature_names: tuple[str, ...] = dataset.feature_names
-        self.response: str | None = dataset.response
-        self.fingerprint: str = dataset.fingerprint
-        self.address: str = dataset.address
+        self.table, self.temperature = dataset.table, dataset.temperature
+        self.unit_name, self.unit_offset = dataset.unit_name, dataset.unit_offset
+        self.n_rows, self.n_features = dataset.n_rows, dataset.n_features
+        self.feature_names, self.response = dataset.feature_names, dataset.response
+        self.fingerprint, self.address = dataset.fingerprint, dataset.address
         self.attributes: Mapping[str, Any] = dataset.attributes
+
+    @property
+    def units(self) -> Dataset:
+        """The same rows or groups at temperature 1."""
+        return self.dataset.units
+
+    @property
+    def groups(self) -> GroupTable | None:
+        """The groups of the rows of the table."""
+        return self.table.groups
+
+    def block_rows(self) -> int:
+        """Return the rows of a block of ``reduce``."""
+        return self.dataset.block_rows()
+
+    def piece_rows(self) -> int:
+        """Return the rows of a piece of a block."""
+        return self.dataset.piece_rows()
+
+    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the ids of the rows from ``start`` to ``stop``."""
+        return self.dataset.row_ids(start, stop)
+
+    def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the labels of the groups of rows of the table."""
+        return self.table.row_groups(start, stop)
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
+        return self.table.covariate(name)
+
+    def coding(self) -> Coding | None:
+        """Return what the columns of the table are."""
+        return self.table.coding()
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the reference levels of the columns of the table."""
+        return self.table.references()
+
+    def only_together(self) -> list[str]:
+        """Return the columns of the table that cannot change alone."""
+        return self.table.only_together()
+
+    def earlier(self, fingerprint: str) -> Dataset | None:
+        """Return the table as it was before rows were appended."""
+        return self.table.earlier(fingerprint)
+
+    def stamps(self) -> Index:
+        """Return the stamps of the files of the table."""
+        return self.table.stamps()
+
+    def recheck(self, stamps: Index) -> None:
+        """Raise StoreError if an object that changed since ``stamps`` fails its checksum."""
+        self.table.recheck(stamps)
+
+
+class Tempered(View):
+    """A data set at temperature T, finite and above 0: the weights of its rows are divided by T."""
+
+    def __init__(self, dataset: Dataset, temperature: float) -> None:
+        super().__init__(dataset)
+        self._own = float(temperature)
+        self.temperature = self._own * dataset.temperature
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<Tempered: {self.dataset!r} at temperature {self._own:g}>"
+
+    def rows(self) -> RowSource:
+        """Return the source of rows with weights divided by T."""
+        return _TemperedRows(self.dataset.rows(), self._own)
+
+    def reduce(
+        self,
+        task: PassTask[T],
+        *,
+        scheduler: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> T:
+        """Run ``task`` over every row once; see ``protocols.Dataset.reduce``."""
+        wrapped = _TemperedTask(task, self._own)
+        if isinstance(task, PieceTask):
+            wrapped = _TemperedPieces(task, self._own)
+        return self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)
+
+
+def tempered(dataset: Dataset, temperature: float) -> Dataset:
+    """Return ``dataset`` at a temperature; at temperature 1 the data set itself."""
+    return dataset if temperature == 1.0 else Tempered(dataset, temperature)
+
+
+class _TemperedRows:
+    """A ``protocols.RowSource`` with weights divided by T; padding keeps the weight 0."""
+
+    def __init__(self, source: RowSource, temperature: float) -> None:
+        self.n_rows, self.n_features = source.n_rows, source.n_features
+        self.row_bytes = source.row_bytes
+        self.will_need = source.will_need
+        self.columns, self.codes = source.columns, source.codes
+        self._source, self._temperature = source, temperature
+
+    def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
+        """Copy runs into ``out``; see ``protocols.RowSource.gather``."""
+        self._source.gather(starts, unit_rows, out)
+        np.divide(out.weight, self._temperature, out=out.weight)
+
+
+@dataclass(frozen=True)
+class _TemperedTask(PassTask[T]):
+    """A ``protocols.PassTask`` on rows with weights divided by T."""
+
+    task: PassTask[T]
+    temperature: float
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the task reads designs with codes; see ``protocols.PassTask``."""
+        return self.task.takes_codes
+
+    def _divide(self, block: RowBlock) -> RowBlock:
+        return block._replace(weight=block.weight / self.temperature)
+
+    def map(self, block: RowBlock) -> T:
+        """Reduce a block with divided weights."""
+        return self.task.map(self._divide(block))
+
+    def combine(self, left: T, right: T) -> T:
+        """Merge the results of two neighbouring blocks."""
+        return self.task.combine(left, right)
+
+
+@dataclass(frozen=True)
+class _TemperedPieces(_TemperedTask[T], PieceTask[T]):
+    """A ``protocols.PieceTask`` on rows with weights divided by T."""
+
+    task: PieceTask[T]
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> T:
+        """Reduce a block given in pieces, with divided weights."""
+        return self.task.map_pieces(map(self._divide, pieces))
+
+
+class Grouped(View):
+    """A data set with a row per group of a table."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset)
+        self.unit_name, self.unit_offset = GROUP, self.groups.offset
+        self.n_rows, self.n_features = self.groups.n_groups, 2
+
+    @property
+    def units(self) -> Dataset:
+        """The data set itself."""
+        return self
+
+    @property
+    def groups(self) -> GroupTable:
+        """The groups, which are the rows of this data set."""
+        groups = self.table.groups
+        assert groups is not None
+        return groups
 
     def __repr__(self) -> str:
         """Return one line for a notebook."""
@@ -63,7 +236,7 @@ class Grouped:
 
     def rows(self) -> RowSource:
         """Return the source of groups."""
-        return _GroupSource(self.table.offset, self.dataset.rows())
+        return _GroupSource(self.groups.offset, self.dataset.rows())
 
     def reduce(
         self,
@@ -90,7 +263,9 @@ class Grouped:
             blocks = -(-self.dataset.n_rows // self.dataset.block_rows())
             threads = -(-(scheduler or available_threads()) // blocks)
         wrapped = _GroupTask(task, self.dataset, threads)
-        return self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)  # type: ignore[no-any-return]
+        total = self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)
+        assert total is not None  # there is a group
+        return total
 
     def block_rows(self) -> int:
         """Return the number of groups of a block, about: that of the mean size."""
@@ -106,28 +281,15 @@ class Grouped:
     def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
         """Return the labels of the groups from ``start`` to ``stop``."""
         stop = self.n_rows if stop is None else min(stop, self.n_rows)
-        labels: NDArray[Any] = self.table.labels(start, stop)
+        labels: NDArray[Any] = self.groups.labels(start, stop)
         return labels
-
-    def covariate(self, name: str) -> tuple[Vector, float]:
-        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
-        found: tuple[Vector, float] = self.dataset.covariate(name)
-        return found
-
-    def stamps(self) -> Index:
-        """Return the stamps of the files; see ``protocols.Dataset``."""
-        stamps: Index = self.dataset.stamps()
-        return stamps
-
-    def recheck(self, stamps: Index) -> None:
-        """Raise StoreError if an object that changed since ``stamps`` fails its checksum."""
-        self.dataset.recheck(stamps)
 
 
 class _GroupSource:
     """A ``protocols.RowSource`` of groups: first row and number of rows, weight 1."""
 
     n_features = 2
+    columns = codes = None
 
     def __init__(self, offset: Index, source: RowSource) -> None:
         self.n_rows = len(offset) - 1
@@ -157,7 +319,7 @@ class _GroupSource:
 
 
 @dataclass(frozen=True)
-class _GroupTask(Generic[T]):
+class _GroupTask(PassTask[T | None], Generic[T]):
     """A ``protocols.PassTask`` on the rows of a table that runs another on its groups."""
 
     task: PassTask[T]
@@ -209,9 +371,9 @@ def fewer(count: int, dataset: Dataset, least: int = 256) -> int:
 
     At least ``least`` groups if these have at most four times as many rows, and at least 64.
     """
-    if (grouped := groups_of(dataset)) is None:
+    if dataset.unit_offset is None:
         return count
-    size = grouped.dataset.n_rows / grouped.n_rows
+    size = dataset.table.n_rows / dataset.n_rows
     return min(count, max(int(count / size), min(least, int(4 * count / size)), _FEWEST_GROUPS))
 
 
@@ -220,37 +382,21 @@ def together(units: Index, dataset: Dataset, most_rows: int) -> int:
 
     At least 64; all of them for a table without groups.
     """
-    if (grouped := groups_of(dataset)) is None:
+    if (offset := dataset.unit_offset) is None:
         return len(units)
-    offset = grouped.table.offset
     rows = np.cumsum(offset[units + 1] - offset[units])
     return min(len(units), max(int(np.searchsorted(rows, most_rows, "right")), _FEWEST_GROUPS))
 
 
-def groups_of(dataset: Any) -> Grouped | None:
-    """Return the data set of groups at temperature 1, or ``None`` for one of single rows."""
-    while dataset is not None and not isinstance(dataset, Grouped):
-        dataset = getattr(dataset, "dataset", None)
-    return dataset
-
-
 def relative_sizes(dataset: Dataset, units: Index) -> Vector:
     """Return (k,) the rows of groups over the rows of a mean group; 1 for units that are rows."""
-    if (grouped := groups_of(dataset)) is None:
+    if (offset := dataset.unit_offset) is None:
         return np.ones(len(units))
-    offset = grouped.table.offset
-    sizes: Vector = (offset[units + 1] - offset[units]) * (grouped.n_rows / offset[-1])
+    sizes: Vector = (offset[units + 1] - offset[units]) * (dataset.n_rows / offset[-1])
     return sizes
 
 
-def ungrouped(dataset: Dataset) -> Dataset:
-    """Return the table under groups and temperatures: the data set with its own rows."""
-    while (inner := getattr(dataset, "dataset", None)) is not None:
-        dataset = inner
-    return dataset
-
-
-def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, Any]:
+def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Dataset, Any]:
     """Return data set and model as passes and samplers see them.
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
@@ -267,14 +413,9 @@ def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, A
     ConfigError
         If the model has no mixed model, or nodes are given for a table without groups.
     """
-    if isinstance(dataset, Tempered):
-        inner, model = by_group(dataset.dataset, model)
-        same = inner is dataset.dataset
-        return dataset if same else tempered(inner, dataset.temperature), model
-    table = getattr(dataset, "groups", None)
-    stated = getattr(dataset, "attributes", {})
-    if table is None:
-        if nodes is not None and not isinstance(dataset, Grouped):
+    table, stated = dataset.table, dataset.attributes
+    if table.groups is None or dataset.unit_offset is not None:
+        if nodes is not None and table.groups is None:
             raise ConfigError(
                 "expected the option nodes with groups, whose effects need quadrature, found a "
                 "table without: leave it out, or ingest with a term such as (1 | column)"
@@ -287,5 +428,6 @@ def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, A
     from streammc.models.mixed.mixed_model import MixedModel, bound, mixed, with_factors
 
     if not isinstance(model, MixedModel):
-        model = mixed(model, table, dataset.feature_names, nodes)
-    return Grouped(dataset), bound(with_factors(model, stated), dataset)
+        model = mixed(model, table.groups, table.feature_names, nodes)
+    groups = tempered(Grouped(table), dataset.temperature)
+    return groups, bound(with_factors(model, stated), table)
