@@ -41,5 +41,3 @@ def name_in_units(name: str, unit: str) -> str:
 
 UNIFORM: Final = "uniform"
 SCORES: Final = "scores"
-PROBABILITIES: Final = (UNIFORM, SCORES)
-"""Probabilities of units: the same for all, or by the scores of the units."""

@@ -379,4 +379,4 @@ def test_scores_and_recalibration_by_option_and_their_passes(store: Path) -> Non
     assert "drawn by their scores" in facts["reason"]
     wrong = streammc(*SAMPLE, "--sampler", "hmc-ecs", "--option", "probabilities=best")
     assert wrong.code == 2
-    assert "'uniform' or 'scores'" in wrong.err
+    assert "must be one of uniform, scores" in wrong.err

@@ -7,12 +7,23 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from functools import update_wrapper
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from functools import cache, update_wrapper
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from streammc.docstrings import completed
 from streammc.errors import ConfigError
-from streammc.likelihood.unit_words import PROBABILITIES
 
 # Builders of samplers: the functions ``hmc``, ``hmc_ecs``, ... of ``streammc.samplers``.
 #
@@ -105,10 +116,7 @@ def builder(cls: Callable[P, T], aliases: Mapping[str, str] | None = None) -> Ca
 
 NONE: Final = "none"
 LAPLACE: Final = "laplace"
-IDENTITY: Final = "identity"
 RANDOM_WALK: Final = "random-walk"
-COVARIANCES: Final = (LAPLACE, IDENTITY)
-"""Shapes of the steps: that of the Laplace approximation, or the identity."""
 DEFAULT_LENGTH: Final = math.pi / 2
 """Length of a trajectory: in a Gaussian posterior the end of a quarter period is independent
 of its start."""
@@ -133,11 +141,40 @@ def is_number(value: object) -> bool:
     return number and math.isfinite(value)  # type: ignore[arg-type]
 
 
-def check_probabilities(value: str) -> None:
-    """Raise ConfigError unless ``value`` is ``uniform`` or ``scores``."""
-    if value not in PROBABILITIES:
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """Return the types of the options of a dataclass, by name."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in fields(cast(Any, cls))}
+
+
+def check_types(sampler: object) -> None:
+    """Raise ConfigError for an option that is not one of the values of its type.
+
+    Checked are words and numbers of a ``Literal``, ``bool``, and ``None`` where it has no meaning.
+    """
+    for name, hint in _hints(cast(Any, type(sampler))).items():
+        value = getattr(sampler, name)
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        choices = [each for part in parts if get_origin(part) is Literal for each in get_args(part)]
+        if value is None and NoneType in parts:
+            continue
+        if choices and (isinstance(value, bool) or value not in choices):
+            raise ConfigError(
+                f"{name} must be one of {', '.join(map(str, choices))}, found {value!r}"
+                ": choose one of them"
+            )
+        if bool in parts and not isinstance(value, bool):
+            raise ConfigError(f"{name} must be true or false, found {value!r}: use True or False")
+        if value is None:
+            raise ConfigError(f"{name} must be a number, found None: give one, or leave it out")
+
+
+def check_finite(option: str, value: Any) -> None:
+    """Raise ConfigError unless ``value`` is None or a finite number."""
+    if value is not None and not is_number(value):
         raise ConfigError(
-            f"probabilities must be 'uniform' or 'scores', found {value!r}: choose one of them"
+            f"{option} must be a finite number, found {value!r}: give one, or leave it out"
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streammc.diagnostics.text import number
+from streammc.samplers.common.options import check_types
 from streammc.shown import Shown, options_of
 
 if TYPE_CHECKING:
@@ -233,6 +234,10 @@ class Sampler(Shown, ABC):
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Arrays of ``Setup.arrays`` and their dimensions: the group ``constant_data`` keeps them."""
+
+    def __post_init__(self) -> None:
+        """Check the options that do not depend on the data."""
+        check_types(self)
 
     def _shown(self) -> tuple[str, dict[str, Any]]:
         """Return target, paper and the options that are not the defaults, for a notebook."""

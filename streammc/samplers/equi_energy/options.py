@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from streammc.errors import ConfigError
 from streammc.protocols import Model
 from streammc.samplers.common.options import (
-    COVARIANCES,
     LAPLACE,
     NONE,
     builder,
+    check_finite,
     check_number,
     check_subsample,
 )
@@ -28,16 +28,8 @@ if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import Check, RunRequest, Setup
 
-SUBSET: Final = "subset"
-FULL: Final = "full"
-SHARED: Final = "shared"
-CARRIED: Final = "carried"
-ENERGIES: Final = (SUBSET, FULL, SHARED, CARRIED)
 NOISE: Final = 4.0
 """Variance of the log of a jump's ratio above which few past states can be taken."""
-LANGEVIN: Final = "langevin"
-RANDOM_WALK: Final = "random-walk"
-EXPLORERS: Final = (LANGEVIN, RANDOM_WALK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +105,7 @@ class EquiEnergy(Sampler):
     jump_probability: float = 0.3
     ring_capacity: int = 4000
     keep_rings: str | None = None
-    explorer: Literal["langevin", "random-walk"] = LANGEVIN
+    explorer: Literal["langevin", "random-walk"] = "langevin"
     step_size: float | None = None
     target_acceptance: float = 0.35
     inner_steps: int = 1
@@ -133,30 +125,8 @@ class EquiEnergy(Sampler):
         """Check what can be checked without data."""
         if self.control_variate is None:  # `none` on a command line
             object.__setattr__(self, "control_variate", NONE)
-        if isinstance(self.control_variate, bool) or self.control_variate not in (0, NONE):
-            raise ConfigError(
-                f"control_variate must be 0 or 'none', found {self.control_variate!r}"
-                ": choose one of them"
-            )
-        choices: tuple[str | None, ...]
-        for option, choices in (("energy", (*ENERGIES, None)), ("explorer", EXPLORERS)):
-            if getattr(self, option) not in choices:
-                raise ConfigError(
-                    f"{option} must be one of {', '.join(filter(None, choices))}, "
-                    f"found {getattr(self, option)!r}: choose one of them"
-                )
-        if self.covariance is not None and self.covariance not in COVARIANCES:
-            raise ConfigError(
-                f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
-                ": choose one of them"
-            )
+        super().__post_init__()
         check_subsample(self, "subset_size", "n_levels", "ring_capacity", "inner_steps")
-        for option in ("ring_capacity", "inner_steps", "growth", "alpha", "ring_width",
-                       "jump_probability", "target_acceptance"):  # fmt: skip
-            if getattr(self, option) is None:
-                raise ConfigError(
-                    f"{option} must be a number, found None: give one, or leave it out"
-                )
         check_number("growth", self.growth, above=True)
         if self.growth <= 1.0:
             raise ConfigError(
@@ -167,12 +137,8 @@ class EquiEnergy(Sampler):
         check_number("jump_probability", self.jump_probability, most=1.0)
         check_number("step_size", self.step_size, above=True)
         check_number("target_acceptance", self.target_acceptance, above=True, most=0.999)
-        for option in ("start", "lowest_energy"):
-            value = getattr(self, option)
-            if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):
-                raise ConfigError(
-                    f"{option} must be a finite number, found {value!r}: give one, or leave it out"
-                )
+        check_finite("start", self.start)
+        check_finite("lowest_energy", self.lowest_energy)
         if self.keep_rings is not None and not isinstance(self.keep_rings, str):
             raise ConfigError(
                 f"keep_rings must name a folder, found {self.keep_rings!r}"
@@ -190,7 +156,7 @@ class EquiEnergy(Sampler):
         if self.energy is not None:
             return self
         subset = d * (self.growth - 1.0) <= NOISE
-        return replace(self, energy=SUBSET if subset else FULL)
+        return replace(self, energy="subset" if subset else "full")
 
     def sizes(self, n: int) -> list[int]:
         """Return the rows of every level, level 0 first.

@@ -18,7 +18,7 @@ from streammc.likelihood.unit_words import UNIFORM
 from streammc.samplers.common.options import (
     DEFAULT_LENGTH,
     builder,
-    check_probabilities,
+    check_finite,
     check_subsample,
     is_number,
 )
@@ -44,14 +44,6 @@ DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""
 DEFAULT_ACCEPTANCE: Final = 0.85
 """Leads to one step if the posterior is nearly Gaussian, and to two or more otherwise."""
-JITTERED: Final = "jittered"
-NUTS: Final = "nuts"
-TRAJECTORIES: Final = (JITTERED, NUTS)
-"""Ends of a trajectory: at a random length, or where it turns back."""
-SPLIT: Final = "split"
-LEAPFROG: Final = "leapfrog"
-INTEGRATORS: Final = (SPLIT, LEAPFROG)
-"""Integrators: exact for the Gaussian approximation with kicks by the rest, or leapfrog."""
 
 
 FEWEST_UNITS: Final = 2
@@ -91,8 +83,8 @@ class TrajectoryOptions(Sampler):
         deviations (of the Laplace approximation), above 0. ``None``: 2 for ``hmc``, else 1.
     """
 
-    trajectory: Literal["jittered", "nuts"] = JITTERED
-    integrator: Literal["split", "leapfrog"] = SPLIT
+    trajectory: Literal["jittered", "nuts"] = "jittered"
+    integrator: Literal["split", "leapfrog"] = "split"
     step_size: float | None = None
     trajectory_length: float | None = None
     jitter: float | None = None
@@ -101,19 +93,10 @@ class TrajectoryOptions(Sampler):
 
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
-        if self.trajectory not in TRAJECTORIES:
-            raise ConfigError(
-                f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}"
-                ": choose one of them"
-            )
-        if self.integrator not in INTEGRATORS:
-            raise ConfigError(
-                f"integrator must be 'split' or 'leapfrog', found {self.integrator!r}"
-                ": choose one of them"
-            )
+        super().__post_init__()
         for option in ("trajectory_length", "jitter"):
             value = getattr(self, option)
-            if self.trajectory == NUTS and value is not None:
+            if self.trajectory == "nuts" and value is not None:
                 raise ConfigError(
                     f"{option} must be left out with trajectory='nuts', which ends a trajectory "
                     f"where it turns back; found {value!r}: leave it out"
@@ -195,13 +178,6 @@ class SubsampleOptions(TrajectoryOptions):
         """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
-        if isinstance(self.order, bool) or self.order not in (0, 1, 2):
-            raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}: choose one of them")
-        if not isinstance(self.certainty, bool):
-            raise ConfigError(
-                f"certainty must be true or false, found {self.certainty!r}: use True or False"
-            )
-        check_probabilities(self.probabilities)
 
     @property
     @abstractmethod
@@ -211,11 +187,6 @@ class SubsampleOptions(TrajectoryOptions):
     def perturbed(self) -> HmcEcs:
         """Return the sampler of a short run that recalibrates this one."""
         return HmcEcs(order=self.order)
-
-    @property
-    def paper_variance(self) -> bool:
-        """Whether the variance of the estimate has the divisor k^2 instead of k (k - 1)."""
-        return False
 
     @property
     def forced(self) -> bool:
@@ -412,11 +383,6 @@ class HmcEcs(SubsampleOptions):
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
         super().__post_init__()
-        if self.variance not in ("unbiased", "paper"):
-            raise ConfigError(
-                f"variance must be 'unbiased' or 'paper', found {self.variance!r}"
-                ": choose one of them"
-            )
         b = self.unit_rows or 1
         if self.subsample_size is not None and self.subsample_size <= b:
             raise ConfigError(
@@ -433,11 +399,6 @@ class HmcEcs(SubsampleOptions):
     def perturbed(self) -> HmcEcs:
         """Return the sampler itself; see :class:`SubsampleOptions`."""
         return self
-
-    @property
-    def paper_variance(self) -> bool:
-        """Whether the divisor is that of eq. (10) as printed."""
-        return self.variance == "paper"
 
     @property
     def forced(self) -> bool:
@@ -489,11 +450,7 @@ class HmcEcsSigned(SubsampleOptions):
         """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "minibatch")
-        if self.soft_bound is not None and not is_number(self.soft_bound):
-            raise ConfigError(
-                f"soft_bound must be a finite number, found {self.soft_bound!r}"
-                ": give one, or leave it out"
-            )
+        check_finite("soft_bound", self.soft_bound)
 
     @property
     def factor_units(self) -> int:

@@ -50,7 +50,13 @@ from streammc.samplers.common.sampler import NAMED, PERTURBED, RunRequest, Sampl
 from streammc.samplers.hamiltonian.kernel import Problem
 
 if TYPE_CHECKING:
-    from streammc.samplers.hamiltonian.options import Hmc, HmcEcsSigned, SubsampleOptions
+    from streammc.samplers.hamiltonian.options import (
+        Hmc,
+        HmcEcs,
+        HmcEcsSigned,
+        SubsampleOptions,
+        TrajectoryOptions,
+    )
 
 # Change of a problem to whitened coordinates, where it makes an iteration cheaper.
 #
@@ -160,7 +166,6 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, dataset, model)
-    length, jitter = sampler.length_and_jitter
     return Problem(
         link=model.link,
         sums=model.exact_sums if exact else taylor,
@@ -169,16 +174,24 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         certainty_rows=np.zeros(0, dtype=np.int64),
         design=None,
         source=dataset.rows(),
-        trajectory_length=length,
-        jitter=jitter,
-        target_acceptance=sampler.target_acceptance,
-        step_size=sampler.step_size,
         constrain=model.constrain,
-        nuts=sampler.trajectory == "nuts",
-        leapfrog=sampler.integrator == "leapfrog",
-        spread=sampler.spread or DISPERSED,
         modes=cv.other_modes(),
+        spread=sampler.spread or DISPERSED,
+        **_trajectories(sampler),
     )
+
+
+def _trajectories(sampler: TrajectoryOptions) -> dict[str, Any]:
+    """Return the settings of the trajectories of a problem."""
+    length, jitter = sampler.length_and_jitter
+    return {
+        "trajectory_length": length,
+        "jitter": jitter,
+        "target_acceptance": sampler.target_acceptance,
+        "step_size": sampler.step_size,
+        "nuts": sampler.trajectory == "nuts",
+        "leapfrog": sampler.integrator == "leapfrog",
+    }
 
 
 def subsampled(
@@ -204,7 +217,7 @@ def subsampled(
         factors = (design.n_units / size, 0.0, size, intensity, float(bound), growth)
     else:
         design = UnitDesign(*shape, probabilities=table)
-        divisor = k * k if sampler.paper_variance else k * (k - 1)
+        divisor = k * k if cast("HmcEcs", sampler).variance == "paper" else k * (k - 1)
         factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
     where = coordinates(model, cv.theta_star, cv.noise)
     gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
@@ -226,12 +239,10 @@ def subsampled(
     base = _with_coordinates(base, cv, dataset, model)
     certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
     q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)
-    # A link that uses the columns of rows needs those of the table; one that says nothing may.
-    columns = model.sees_columns
-    if not columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
+    # A link that uses the columns of rows needs those of the table.
+    if not model.sees_columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
         base = whitened_base(base, q)
         whiten_block(base.whitening, certain)
-    length, jitter = sampler.length_and_jitter
     return Problem(
         link=model.link,
         sums=taylor,
@@ -240,14 +251,9 @@ def subsampled(
         certainty_rows=plan.certainty_rows,
         design=design,
         source=dataset.rows(),
-        trajectory_length=length,
-        jitter=jitter,
-        target_acceptance=sampler.target_acceptance,
-        step_size=sampler.step_size,
         constrain=model.constrain,
-        nuts=sampler.trajectory == "nuts",
-        leapfrog=sampler.integrator == "leapfrog",
         spread=sampler.spread or 1.0,
+        **_trajectories(sampler),
     )
 
 

@@ -77,6 +77,7 @@ class Laplace(Sampler):
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
+        super().__post_init__()
         check_subsample(self, "proposals")
         if self.proposals is not None and self.proposals < FEWEST_PROPOSALS:
             raise ConfigError(

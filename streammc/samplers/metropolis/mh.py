@@ -95,11 +95,6 @@ class Metropolis(MetropolisOptions):
                 f"mh must look at all rows, found subsample_size {self.subsample_size}; "
                 "leave it out, or use mh-minibatch"
             )
-        if self.acceptance not in FUNCTIONS:
-            raise ConfigError(
-                f"acceptance must be 'metropolis' or 'barker', found {self.acceptance!r}"
-                ": choose one of them"
-            )
 
     def acceptance_test(self, population: int, m: int | None) -> Prepared:
         """Return the acceptance test; see :class:`MetropolisOptions`. It has no use for ``m``."""

@@ -516,15 +516,9 @@ class AustereMetropolis(MetropolisOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        for option in ("conservative", "given_uniform"):
-            if not isinstance(getattr(self, option), bool):
-                raise ConfigError(
-                    f"{option} must be true or false, found {getattr(self, option)!r}"
-                    ": use True or False"
-                )
         check_number("epsilon", self.epsilon)
         check_number("max_error", self.max_error)
-        if self.max_error is None or not 0.0 < self.max_error <= 0.5:
+        if not 0.0 < self.max_error <= 0.5:
             raise ConfigError(
                 f"max_error must be above 0 and at most 0.5, found {self.max_error!r}"
                 ": give a number in this range"

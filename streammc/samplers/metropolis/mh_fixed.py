@@ -311,17 +311,10 @@ class FixedMetropolis(MetropolisOptions):
             )
         check_number("limit", self.limit, above=True, most=LARGEST_LIMIT)
         check_number("smoothing", self.smoothing)
-        if self.limit is None:
-            raise ConfigError("limit must be a number, found None: give one, or leave it out")
-        if self.smoothing is None or self.smoothing >= 1.0:
+        if self.smoothing >= 1.0:
             raise ConfigError(
                 f"smoothing must be in [0, 1), found {self.smoothing!r}"
                 ": give a number in this range"
-            )
-        if self.remedy not in REMEDIES:
-            raise ConfigError(
-                f"remedy must be one of {', '.join(REMEDIES)}, found {self.remedy!r}"
-                ": choose one of them"
             )
 
     def acceptance_test(self, population: int, m: int | None) -> Prepared:

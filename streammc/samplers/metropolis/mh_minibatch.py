@@ -58,8 +58,6 @@ from streammc.samplers.metropolis.clt import (
 from streammc.samplers.metropolis.correction import OPTIMAL, PAPER, correction, draw_correction
 from streammc.samplers.metropolis.options import MetropolisOptions
 
-CLT: Final = "clt"
-EDGEWORTH: Final = "edgeworth"
 LARGEST_SIGMA: Final = 1.8
 """Below pi / sqrt(3), the standard deviation of the logistic distribution."""
 LARGEST_SKEWED: Final = 1.2
@@ -171,7 +169,7 @@ class MinibatchMetropolis(MetropolisOptions):
     """
 
     delta: float | None = 0.05
-    bound: Literal["edgeworth", "clt"] = EDGEWORTH
+    bound: Literal["edgeworth", "clt"] = "edgeworth"
     skew_corrected: bool = False
     sigma: float = 1.0
     correction: Literal["optimal", "paper"] = OPTIMAL
@@ -188,22 +186,6 @@ class MinibatchMetropolis(MetropolisOptions):
         super().__post_init__()
         check_number("delta", self.delta, above=True, most=1.0)
         check_number("sigma", self.sigma, above=True, most=LARGEST_SIGMA)
-        if self.sigma is None:
-            raise ConfigError("sigma must be a number, found None: give one, or leave it out")
-        if self.bound not in (CLT, EDGEWORTH):
-            raise ConfigError(
-                f"bound must be 'edgeworth' or 'clt', found {self.bound!r}: choose one of them"
-            )
-        if self.correction not in (OPTIMAL, PAPER):
-            raise ConfigError(
-                f"correction must be 'optimal' or 'paper', found {self.correction!r}"
-                ": choose one of them"
-            )
-        if not isinstance(self.skew_corrected, bool):
-            raise ConfigError(
-                f"skew_corrected must be true or false, found {self.skew_corrected!r}"
-                ": use True or False"
-            )
         if self.skew_corrected and (self.sigma > LARGEST_SKEWED or self.correction == PAPER):
             raise ConfigError(
                 f"skew_corrected needs variance beyond that of the estimate: a sigma of at most "
@@ -219,14 +201,14 @@ class MinibatchMetropolis(MetropolisOptions):
         """
         step = DEFAULT_SIZE if m is None else m
         fewest = float(FEWEST)
-        if self.bound == CLT and self.delta is not None:
+        if self.bound == "clt" and self.delta is not None:
             fewest = max(fewest, (SMALLEST / self.delta) ** 2)
         first = step * math.ceil(fewest / step)
         made = correction(_ROOMY if self.skew_corrected else self.sigma, self.correction)
         settings = np.zeros(8)
         settings[_FIRST], settings[_STEP], settings[_SIGMA] = first, step, self.sigma
         settings[_DELTA] = 0.0 if self.delta is None else self.delta
-        settings[_CLT] = self.bound == CLT
+        settings[_CLT] = self.bound == "clt"
         settings[_SKEWED] = self.skew_corrected
         settings[_TOTAL] = made.sigma**2
         settings[_TABLE] = made.error

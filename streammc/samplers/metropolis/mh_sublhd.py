@@ -158,22 +158,16 @@ class BoundedMetropolis(MetropolisOptions):
         for option in ("gamma", "p"):
             value = getattr(self, option)
             check_number(option, value)
-            if value is None or not value > 1.0:
+            if not value > 1.0:
                 raise ConfigError(
                     f"{option} must be above 1, found {value!r}: give a larger number"
                 )
         check_number("delta", self.delta)
-        if self.delta is None or not 0.0 < self.delta <= 0.5:
+        if not 0.0 < self.delta <= 0.5:
             raise ConfigError(
                 f"delta must be above 0 and at most 0.5, found {self.delta!r}"
                 ": give a number in this range"
             )
-        for option, known in (("bound", BOUNDS), ("inequality", INEQUALITIES)):
-            if getattr(self, option) not in known:
-                raise ConfigError(
-                    f"{option} must be {' or '.join(map(repr, known))}, "
-                    f"found {getattr(self, option)!r}: choose one of them"
-                )
 
     @property
     def takes_bound(self) -> bool:

@@ -179,10 +179,6 @@ class Mint(MetropolisOptions):
             raise ConfigError(
                 "lambda < tau is needed: alpha must be below 1, found 1.0: give a smaller alpha"
             )
-        if not isinstance(self.replace, bool):
-            raise ConfigError(
-                f"replace must be true or false, found {self.replace!r}: use True or False"
-            )
         if self.subsample_size is not None and self.subsample_size < FEWEST_ROWS:
             raise ConfigError(
                 f"subsample_size must be {FEWEST_ROWS} or more, found {self.subsample_size}"

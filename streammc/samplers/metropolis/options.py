@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -29,10 +28,10 @@ from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chains import DISPERSED
 from streammc.samplers.common.options import (
-    IDENTITY,
     LAPLACE,
     NONE,
     RANDOM_WALK,
+    check_finite,
     check_number,
     check_subsample,
 )
@@ -62,8 +61,6 @@ SGHMC: Final = "sghmc"
 PROPOSALS: Final = (RANDOM_WALK, LANGEVIN, SGHMC)
 DIAGONAL: Final = "diagonal"
 FULL: Final = "full"
-COVARIANCES: Final = (LAPLACE, IDENTITY, DIAGONAL, FULL)
-"""Shape of the steps: of the Laplace approximation, none, or learnt in warm-up."""
 
 
 DECISION_WARNING: Final = 0.05
@@ -140,40 +137,17 @@ class MetropolisOptions(Sampler):
         """Check what can be checked without data."""
         if self.control_variate is None:  # `none` on a command line
             object.__setattr__(self, "control_variate", NONE)
-        if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
-            raise ConfigError(
-                f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
-                ": choose one of them"
-            )
-        if self.proposal not in PROPOSALS:
-            raise ConfigError(
-                f"proposal must be one of {', '.join(PROPOSALS)}, found {self.proposal!r}"
-                ": choose one of them"
-            )
-        if self.covariance is not None and self.covariance not in COVARIANCES:
-            raise ConfigError(
-                f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
-                ": choose one of them"
-            )
+        super().__post_init__()
         if self.covariance == LAPLACE and self.control_variate == NONE:
             raise ConfigError(
                 "covariance='laplace' needs the pass of the control variates, found "
                 "control_variate='none'; use 'identity', 'diagonal' or 'full'"
             )
-        if not isinstance(self.certainty, bool):
-            raise ConfigError(
-                f"certainty must be true or false, found {self.certainty!r}: use True or False"
-            )
         check_subsample(self, "subsample_size", "unit_rows", "gradient_size", "n_steps")
         check_number("step_size", self.step_size, above=True)
         check_number("friction", self.friction, above=True, most=1.0)
         check_number("target_acceptance", self.target_acceptance, above=True, most=1.0)
-        if self.start is not None and not (
-            isinstance(self.start, (int, float)) and math.isfinite(self.start)
-        ):
-            raise ConfigError(
-                f"start must be a finite number, found {self.start!r}: give one, or leave it out"
-            )
+        check_finite("start", self.start)
 
     def rows_of(self, n_rows: int) -> int | None:
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""
@@ -202,7 +176,23 @@ class MetropolisOptions(Sampler):
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return control variates and the plan of the first rows, where they are asked for."""
-        return prepare(self, request, reason)
+        require_rows(request.model)
+        if not self.needs_pass(request.model):
+            cv = without_pass(request.dataset, request.model, self.start)
+            return Setup(self, _bounded(cv, request, self, None), None, reason or NAMED)
+        if not self.subsampled:
+            return Setup(self, control_variates(request), None, reason or NAMED)
+        cv = control_variates(request, 2)
+        plan = planned_or_few(
+            request,
+            cv,
+            self,
+            subsample_size=self.rows_of(request.dataset.n_rows),
+            certainty=self.certainty,
+        )
+        plan = replace(plan, n_blocks=1)  # every decision draws anew
+        cv = _bounded(cv, request, self, plan)
+        return Setup(self, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
         """Return what all chains share; see ``Sampler``."""
@@ -442,27 +432,6 @@ def _held(
     block.expansion[:, weight == 0.0] = 0.0
     block.weight[:] = weight
     return block
-
-
-def prepare(sampler: MetropolisOptions, request: RunRequest, reason: str) -> Setup:
-    """Return control variates, and the plan of the rows that a decision asks for first."""
-    require_rows(request.model)
-    if not sampler.needs_pass(request.model):
-        cv = without_pass(request.dataset, request.model, sampler.start)
-        return Setup(sampler, _bounded(cv, request, sampler, None), None, reason or NAMED)
-    if not sampler.subsampled:
-        return Setup(sampler, control_variates(request), None, reason or NAMED)
-    cv = control_variates(request, 2)
-    plan = planned_or_few(
-        request,
-        cv,
-        sampler,
-        subsample_size=sampler.rows_of(request.dataset.n_rows),
-        certainty=sampler.certainty,
-    )
-    plan = replace(plan, n_blocks=1)  # every decision draws anew
-    cv = _bounded(cv, request, sampler, plan)
-    return Setup(sampler, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))
 
 
 def _bounded(

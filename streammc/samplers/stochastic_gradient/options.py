@@ -15,7 +15,6 @@ from streammc.samplers.common.options import (
     NONE,
     builder,
     check_number,
-    check_probabilities,
     check_subsample,
 )
 from streammc.samplers.common.sampler import BIASED, Check, Sampler, at_most
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 
-ESTIMATED: Final = "estimated"
 BIAS_WARNING: Final = 0.05
 
 
@@ -79,22 +77,8 @@ class StochasticGradient(Sampler):
         for option in ("control_variate", "preconditioner", "noise_estimate"):
             if getattr(self, option, NONE) is None:  # `none` on a command line
                 object.__setattr__(self, option, NONE)
-        if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
-            raise ConfigError(
-                f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
-                ": choose one of them"
-            )
-        if self.preconditioner not in (LAPLACE, NONE):
-            raise ConfigError(
-                f"preconditioner must be 'laplace' or 'none', found {self.preconditioner!r}"
-                ": choose one of them"
-            )
-        if not isinstance(self.certainty, bool):
-            raise ConfigError(
-                f"certainty must be true or false, found {self.certainty!r}: use True or False"
-            )
+        super().__post_init__()
         check_subsample(self, "subsample_size", "unit_rows")
-        check_probabilities(self.probabilities)
         for option in ("step_size", "offset", "trajectory_length"):
             check_number(option, getattr(self, option, None), above=True)
         check_number("decay", self.decay, most=1.0)
@@ -259,11 +243,6 @@ class Sghmc(StochasticGradient):
         super().__post_init__()
         check_subsample(self, "n_steps")
         check_number("friction", self.friction)
-        if self.noise_estimate not in (NONE, ESTIMATED):
-            raise ConfigError(
-                f"noise_estimate must be 'none' or 'estimated', found {self.noise_estimate!r}"
-                ": choose one of them"
-            )
         if None not in (self.step_size, self.n_steps, self.trajectory_length):
             raise ConfigError(
                 "expected at most two of step_size, n_steps and trajectory_length, found all "
@@ -273,7 +252,7 @@ class Sghmc(StochasticGradient):
     @property
     def estimates_noise(self) -> bool:
         """Whether the noise of every gradient is estimated from its units."""
-        return self.noise_estimate == ESTIMATED
+        return self.noise_estimate == "estimated"
 
     @property
     def statistics(self) -> tuple[str, ...]:

@@ -6,15 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
 from streammc.samplers.common.options import (
-    COVARIANCES,
     LAPLACE,
-    RANDOM_WALK,
     builder,
+    check_finite,
     check_number,
     check_subsample,
 )
@@ -24,19 +23,6 @@ from streammc.samplers.common.statistics import OF_ESTIMATES, TEMPERED_STATISTIC
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import Check, RunRequest, Setup
-
-
-HMC: Final = "hmc"
-EXPLORERS: Final = (RANDOM_WALK, HMC)
-GEOMETRIC: Final = "geometric"
-ADAPTED: Final = "adapted"
-LADDERS: Final = (GEOMETRIC, ADAPTED)
-LIKELIHOOD: Final = "likelihood"
-POSTERIOR: Final = "posterior"
-PATHS: Final = (LIKELIHOOD, POSTERIOR)
-NESTED: Final = "nested"
-INDEPENDENT: Final = "independent"
-SUBSETS: Final = (NESTED, INDEPENDENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +68,8 @@ class TemperedOptions(Sampler):
     n_levels: int | None = None
     max_levels: int | None = None
     beta_min: float | None = None
-    ladder: Literal["geometric", "adapted"] = ADAPTED
-    explorer: Literal["hmc", "random-walk"] = HMC
+    ladder: Literal["geometric", "adapted"] = "adapted"
+    explorer: Literal["hmc", "random-walk"] = "hmc"
     step_size: float | None = None
     n_steps: int | None = None
     jitter: float = 0.2
@@ -103,23 +89,8 @@ class TemperedOptions(Sampler):
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
+        super().__post_init__()
         check_subsample(self, "n_levels", "max_levels", "n_steps", "inner_steps")
-        if self.inner_steps is None:
-            raise ConfigError(
-                "inner_steps must be a whole number, found None: give one, or leave it out"
-            )
-        for option, choices in self._choices().items():
-            value = getattr(self, option)
-            if value not in choices:
-                raise ConfigError(
-                    f"{option} must be one of {', '.join(choices)}, found {value!r}"
-                    ": choose one of them"
-                )
-        if self.covariance is not None and self.covariance not in COVARIANCES:
-            raise ConfigError(
-                f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
-                ": choose one of them"
-            )
         check_number("beta_min", self.beta_min, most=1.0)
         # The posterior to the power 0 is no density.
         above = self.powers_of_prior
@@ -133,25 +104,16 @@ class TemperedOptions(Sampler):
         check_number("step_size", self.step_size, above=True)
         check_number("jitter", self.jitter, most=0.999)
         check_number("target_acceptance", self.target_acceptance, above=True, most=0.999)
-        if self.start is not None and not (
-            isinstance(self.start, (int, float)) and math.isfinite(self.start)
-        ):
-            raise ConfigError(
-                f"start must be a finite number, found {self.start!r}: give one, or leave it out"
-            )
+        check_finite("start", self.start)
 
     @property
     def powers_of_prior(self) -> bool:
         """Whether the prior is raised to ``beta_m`` as well: no level is the prior then."""
-        return getattr(self, "path", LIKELIHOOD) == POSTERIOR
+        return getattr(self, "path", "likelihood") == "posterior"
 
     @abstractmethod
     def in_parallel(self) -> ParallelOptions:
         """Return parallel tempering with the levels of this sampler."""
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        """Return the options that are one of some words."""
-        return {"ladder": LADDERS, "explorer": EXPLORERS}
 
     def needs_pass(self, model: Model) -> bool:
         """Return whether the shape of the steps comes from passes over all rows."""
@@ -178,11 +140,6 @@ class TemperedOptions(Sampler):
         return ladder_checks(summary)
 
 
-EVEN_ODD: Final = "even-odd"
-SWEEP: Final = "sweep"
-SWAPS: Final = (EVEN_ODD, SWEEP)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ParallelOptions(TemperedOptions):
     """Options that ``pt`` and ``spt`` share.
@@ -197,7 +154,7 @@ class ParallelOptions(TemperedOptions):
         draw comes from another draw of the prior, where rows are few; 1 or 2 where they are many.
     """
 
-    swaps: Literal["even-odd", "sweep"] = EVEN_ODD
+    swaps: Literal["even-odd", "sweep"] = "even-odd"
     iterations_per_draw: int | None = None
 
     def __post_init__(self) -> None:
@@ -208,9 +165,6 @@ class ParallelOptions(TemperedOptions):
     def in_parallel(self) -> ParallelOptions:
         """Return the sampler with one iteration for a draw."""
         return replace(self, iterations_per_draw=1)
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "swaps": SWAPS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,13 +182,10 @@ class ParallelTempering(ParallelOptions):
     'exact'
     """
 
-    path: Literal["likelihood", "posterior"] = LIKELIHOOD
+    path: Literal["likelihood", "posterior"] = "likelihood"
 
     name: ClassVar[str] = "pt"
     paper: ClassVar[str] = "Geyer 1991, Markov chain Monte Carlo maximum likelihood"
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "path": PATHS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +209,7 @@ class SubsampledParallelTempering(ParallelOptions):
     True
     """
 
-    subsets: Literal["nested", "independent"] = NESTED
+    subsets: Literal["nested", "independent"] = "nested"
     resample: int = 0
 
     name: ClassVar[str] = "spt"
@@ -277,9 +228,6 @@ class SubsampledParallelTempering(ParallelOptions):
             raise ConfigError(
                 f"resample must be at least 0, found {self.resample!r}: give 0 or more"
             )
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "subsets": SUBSETS}
 
 
 pt = builder(ParallelTempering)
@@ -339,13 +287,10 @@ class TemperedTransitions(TransitionOptions):
     12
     """
 
-    path: Literal["likelihood", "posterior"] = LIKELIHOOD
+    path: Literal["likelihood", "posterior"] = "likelihood"
 
     name: ClassVar[str] = "tt"
     paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "path": PATHS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,14 +308,11 @@ class SubsampledTransitions(TransitionOptions):
     'nested'
     """
 
-    subsets: Literal["nested", "independent"] = NESTED
+    subsets: Literal["nested", "independent"] = "nested"
 
     name: ClassVar[str] = "stt"
     paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
     subsets_of_rows: ClassVar[bool] = True
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "subsets": SUBSETS}
 
 
 tt = builder(TemperedTransitions)

@@ -68,7 +68,7 @@ def test_the_ladder_is_that_of_the_paper():
     ("options", "named"),
     [
         ({"energy": "noisy"}, "energy must be one of subset, full, shared, carried"),
-        ({"control_variate": 2}, "control_variate must be 0 or 'none'"),
+        ({"control_variate": 2}, "control_variate must be one of 0, none"),
         ({"growth": 1.0}, "growth must be a number above 1"),
         ({"alpha": 0.0}, "alpha must be a finite number in"),
         ({"ring_width": None}, "ring_width must be a number"),

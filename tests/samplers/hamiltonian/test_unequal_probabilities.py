@@ -101,5 +101,5 @@ def test_the_signed_sampler_draws_by_scores_as_well(small_job, store, unequal, t
 
 
 def test_probabilities_are_one_of_two():
-    with pytest.raises(ConfigError, match="'uniform' or 'scores', found 'best'"):
+    with pytest.raises(ConfigError, match="must be one of uniform, scores, found 'best'"):
         hmc_ecs(probabilities="best")

@@ -31,8 +31,8 @@ def test_largest_standard_deviations_leave_something_to_correct_with() -> None:
     [
         (mh_minibatch, {"delta": 0.0}, "delta must be a finite number in"),
         (mh_minibatch, {"sigma": 1.9}, "sigma must be a finite number"),
-        (mh_minibatch, {"bound": "cls"}, "bound must be 'edgeworth' or 'clt', found 'cls'"),
-        (mh_minibatch, {"correction": "best"}, "correction must be 'optimal' or 'paper'"),
+        (mh_minibatch, {"bound": "cls"}, "bound must be one of edgeworth, clt, found 'cls'"),
+        (mh_minibatch, {"correction": "best"}, "correction must be one of optimal, paper"),
         (mh_minibatch, {"skew_corrected": 1}, "skew_corrected must be true or false, found 1"),
         (mh_minibatch, {"skew_corrected": True, "sigma": 1.5}, "a sigma of at most 1.2"),
         (mh_minibatch, {"skew_corrected": True, "correction": "paper"}, "correction='optimal'"),

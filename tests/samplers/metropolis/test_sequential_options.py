@@ -22,10 +22,10 @@ from streammc.samplers import mh_austere, mh_sublhd
             "leave one of them out",
         ),
         (mh_sublhd, {"gamma": 1.0}, "gamma must be above 1, found 1.0"),
-        (mh_sublhd, {"p": None}, "p must be above 1, found None"),
+        (mh_sublhd, {"p": None}, "p must be a number, found None"),
         (mh_sublhd, {"delta": 0.7}, "delta must be above 0 and at most 0.5, found 0.7"),
-        (mh_sublhd, {"bound": "guess"}, "bound must be 'pass' or 'model', found 'guess'"),
-        (mh_sublhd, {"inequality": "hoeffding"}, "'bernstein-serfling' or 'bernstein'"),
+        (mh_sublhd, {"bound": "guess"}, "bound must be one of pass, model, found 'guess'"),
+        (mh_sublhd, {"inequality": "hoeffding"}, "one of bernstein-serfling, bernstein"),
         (mh_sublhd, {"epsilon": 0.1}, "unknown option 'epsilon' of mh-sublhd"),
     ],
 )

@@ -9,7 +9,7 @@ from streammc.control_variates.certify import without_pass
 from streammc.models import gaussian_mixture, logistic
 from streammc.priors import normal
 from streammc.samplers import pt, stt, tt
-from streammc.samplers.tempering.options import EXPLORERS
+from streammc.samplers.tempering.ladder import EXPLORERS
 from streammc.samplers.tempering.problem import tempering
 from streammc.stores.memory import from_arrays
 
