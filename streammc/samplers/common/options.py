@@ -170,22 +170,27 @@ def check_types(sampler: object) -> None:
             raise ConfigError(f"{name} must be a number, found None: give one, or leave it out")
 
 
-def check_finite(option: str, value: Any) -> None:
-    """Raise ConfigError unless ``value`` is None or a finite number."""
-    if value is not None and not is_number(value):
-        raise ConfigError(
-            f"{option} must be a finite number, found {value!r}: give one, or leave it out"
-        )
+def check_number(option: str, value: Any, interval: str = "(-inf, inf)") -> None:
+    """Raise ConfigError unless ``value`` is None or a finite number of an interval.
 
-
-def check_number(option: str, value: Any, *, above: bool = False, most: float = math.inf) -> None:
-    """Raise ConfigError unless ``value`` is None or in [0, most]; ``above`` excludes 0."""
-    number = not isinstance(value, bool) and isinstance(value, (int, float))
-    inside = number and math.isfinite(value) and 0.0 <= value <= most and not (above and value == 0)
-    if value is not None and not inside:
-        wanted = "above 0" if above else "of 0 or more"
-        if most < math.inf:
-            wanted = f"in {'(' if above else '['}0, {most:g}]"
-        raise ConfigError(
-            f"{option} must be a finite number {wanted}, found {value!r}: give one, or leave it out"
-        )
+    Parameters
+    ----------
+    option
+        Name of the option.
+    value
+        Its value.
+    interval
+        Such as ``(0, 1]``: a round bracket leaves the end out.
+    """
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    above, below = interval[0] == "(", interval[-1] == ")"
+    inside = is_number(value) and (low < value or (not above and value == low))
+    if value is None or (inside and (value < high or (not below and value == high))):
+        return
+    wanted = f" in {interval}"
+    if high == math.inf:
+        wanted = f" above {low:g}" if above else f" of {low:g} or more"
+    raise ConfigError(
+        f"{option} must be a finite number{wanted if low > -math.inf else ''}, found {value!r}"
+        ": give one, or leave it out"
+    )

@@ -13,7 +13,6 @@ from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
     builder,
-    check_finite,
     check_number,
     check_subsample,
 )
@@ -127,18 +126,14 @@ class EquiEnergy(Sampler):
             object.__setattr__(self, "control_variate", NONE)
         super().__post_init__()
         check_subsample(self, "subset_size", "n_levels", "ring_capacity", "inner_steps")
-        check_number("growth", self.growth, above=True)
-        if self.growth <= 1.0:
-            raise ConfigError(
-                f"growth must be a number above 1, found {self.growth!r}: give a larger one"
-            )
-        check_number("alpha", self.alpha, above=True, most=1.0)
-        check_number("ring_width", self.ring_width, above=True)
-        check_number("jump_probability", self.jump_probability, most=1.0)
-        check_number("step_size", self.step_size, above=True)
-        check_number("target_acceptance", self.target_acceptance, above=True, most=0.999)
-        check_finite("start", self.start)
-        check_finite("lowest_energy", self.lowest_energy)
+        check_number("growth", self.growth, "(1, inf)")
+        check_number("alpha", self.alpha, "(0, 1]")
+        check_number("ring_width", self.ring_width, "(0, inf)")
+        check_number("jump_probability", self.jump_probability, "[0, 1]")
+        check_number("step_size", self.step_size, "(0, inf)")
+        check_number("target_acceptance", self.target_acceptance, "(0, 1)")
+        check_number("start", self.start)
+        check_number("lowest_energy", self.lowest_energy)
         if self.keep_rings is not None and not isinstance(self.keep_rings, str):
             raise ConfigError(
                 f"keep_rings must name a folder, found {self.keep_rings!r}"

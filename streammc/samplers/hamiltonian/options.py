@@ -18,9 +18,8 @@ from streammc.likelihood.unit_words import UNIFORM
 from streammc.samplers.common.options import (
     DEFAULT_LENGTH,
     builder,
-    check_finite,
+    check_number,
     check_subsample,
-    is_number,
 )
 from streammc.samplers.common.sampler import EXACT, PERTURBED, SIGNED, Check, Sampler, at_most
 from streammc.samplers.common.statistics import (
@@ -101,22 +100,11 @@ class TrajectoryOptions(Sampler):
                     f"{option} must be left out with trajectory='nuts', which ends a trajectory "
                     f"where it turns back; found {value!r}: leave it out"
                 )
-        for option in ("step_size", "trajectory_length", "spread"):
-            value = getattr(self, option)
-            if value is not None and not (is_number(value) and value > 0):
-                raise ConfigError(
-                    f"{option} must be a finite number above 0, found {value!r}"
-                    ": give one, or leave it out"
-                )
-        if self.jitter is not None and not (is_number(self.jitter) and 0.0 <= self.jitter < 1.0):
-            raise ConfigError(
-                f"jitter must be in [0, 1), found {self.jitter!r}: give a number in this range"
-            )
-        if not (is_number(self.target_acceptance) and 0.0 < self.target_acceptance < 1.0):
-            raise ConfigError(
-                f"target_acceptance must be in (0, 1), found {self.target_acceptance!r}"
-                ": give a number in this range"
-            )
+        check_number("step_size", self.step_size, "(0, inf)")
+        check_number("trajectory_length", self.trajectory_length, "(0, inf)")
+        check_number("spread", self.spread, "(0, inf)")
+        check_number("jitter", self.jitter, "[0, 1)")
+        check_number("target_acceptance", self.target_acceptance, "(0, 1)")
 
     @property
     def length_and_jitter(self) -> tuple[float, float]:
@@ -450,7 +438,7 @@ class HmcEcsSigned(SubsampleOptions):
         """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "minibatch")
-        check_finite("soft_bound", self.soft_bound)
+        check_number("soft_bound", self.soft_bound)
 
     @property
     def factor_units(self) -> int:

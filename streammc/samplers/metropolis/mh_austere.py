@@ -516,18 +516,8 @@ class AustereMetropolis(MetropolisOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        check_number("epsilon", self.epsilon)
-        check_number("max_error", self.max_error)
-        if not 0.0 < self.max_error <= 0.5:
-            raise ConfigError(
-                f"max_error must be above 0 and at most 0.5, found {self.max_error!r}"
-                ": give a number in this range"
-            )
-        if self.epsilon is not None and not LEAST_EPSILON <= self.epsilon < 0.5:
-            raise ConfigError(
-                f"epsilon must be at least {LEAST_EPSILON:g} and below 0.5, found {self.epsilon!r}"
-                ": give a number in this range"
-            )
+        check_number("epsilon", self.epsilon, f"[{LEAST_EPSILON:g}, 0.5)")
+        check_number("max_error", self.max_error, "(0, 0.5]")
         fixed = self.subsample_size is not None and self.epsilon is not None
         if fixed and not self.conservative:
             raise ConfigError(

@@ -309,13 +309,8 @@ class FixedMetropolis(MetropolisOptions):
                 f"batches must be a whole number from {FEWEST_BATCHES} to {MOST_BATCHES}, "
                 f"found {self.batches!r}: give one, or leave it out"
             )
-        check_number("limit", self.limit, above=True, most=LARGEST_LIMIT)
-        check_number("smoothing", self.smoothing)
-        if self.smoothing >= 1.0:
-            raise ConfigError(
-                f"smoothing must be in [0, 1), found {self.smoothing!r}"
-                ": give a number in this range"
-            )
+        check_number("limit", self.limit, f"(0, {LARGEST_LIMIT}]")
+        check_number("smoothing", self.smoothing, "[0, 1)")
 
     def acceptance_test(self, population: int, m: int | None) -> Prepared:
         """Return the acceptance test; see :class:`MetropolisOptions`.

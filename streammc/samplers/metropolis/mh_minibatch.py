@@ -184,8 +184,8 @@ class MinibatchMetropolis(MetropolisOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        check_number("delta", self.delta, above=True, most=1.0)
-        check_number("sigma", self.sigma, above=True, most=LARGEST_SIGMA)
+        check_number("delta", self.delta, "(0, 1]")
+        check_number("sigma", self.sigma, f"(0, {LARGEST_SIGMA}]")
         if self.skew_corrected and (self.sigma > LARGEST_SKEWED or self.correction == PAPER):
             raise ConfigError(
                 f"skew_corrected needs variance beyond that of the estimate: a sigma of at most "

@@ -27,7 +27,6 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from streammc.errors import ConfigError
 from streammc.numerics.jit import inline, jit
 from streammc.samplers.common.options import builder, check_number
 from streammc.samplers.metropolis.acceptance import (
@@ -155,19 +154,9 @@ class BoundedMetropolis(MetropolisOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        for option in ("gamma", "p"):
-            value = getattr(self, option)
-            check_number(option, value)
-            if not value > 1.0:
-                raise ConfigError(
-                    f"{option} must be above 1, found {value!r}: give a larger number"
-                )
-        check_number("delta", self.delta)
-        if not 0.0 < self.delta <= 0.5:
-            raise ConfigError(
-                f"delta must be above 0 and at most 0.5, found {self.delta!r}"
-                ": give a number in this range"
-            )
+        check_number("gamma", self.gamma, "(1, inf)")
+        check_number("p", self.p, "(1, inf)")
+        check_number("delta", self.delta, "(0, 0.5]")
 
     @property
     def takes_bound(self) -> bool:

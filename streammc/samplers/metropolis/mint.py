@@ -174,7 +174,7 @@ class Mint(MetropolisOptions):
                     "leave one out"
                 )
         for option in ("tau", "alpha", "exponent"):
-            check_number(option, getattr(self, option), above=True, most=1.0)
+            check_number(option, getattr(self, option), "(0, 1]")
         if self.alpha == 1.0:
             raise ConfigError(
                 "lambda < tau is needed: alpha must be below 1, found 1.0: give a smaller alpha"

@@ -31,7 +31,6 @@ from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
     RANDOM_WALK,
-    check_finite,
     check_number,
     check_subsample,
 )
@@ -144,10 +143,10 @@ class MetropolisOptions(Sampler):
                 "control_variate='none'; use 'identity', 'diagonal' or 'full'"
             )
         check_subsample(self, "subsample_size", "unit_rows", "gradient_size", "n_steps")
-        check_number("step_size", self.step_size, above=True)
-        check_number("friction", self.friction, above=True, most=1.0)
-        check_number("target_acceptance", self.target_acceptance, above=True, most=1.0)
-        check_finite("start", self.start)
+        check_number("step_size", self.step_size, "(0, inf)")
+        check_number("friction", self.friction, "(0, 1]")
+        check_number("target_acceptance", self.target_acceptance, "(0, 1]")
+        check_number("start", self.start)
 
     def rows_of(self, n_rows: int) -> int | None:
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""

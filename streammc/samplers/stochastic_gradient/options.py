@@ -80,8 +80,8 @@ class StochasticGradient(Sampler):
         super().__post_init__()
         check_subsample(self, "subsample_size", "unit_rows")
         for option in ("step_size", "offset", "trajectory_length"):
-            check_number(option, getattr(self, option, None), above=True)
-        check_number("decay", self.decay, most=1.0)
+            check_number(option, getattr(self, option, None), "(0, inf)")
+        check_number("decay", self.decay, "[0, 1]")
 
     @property
     def estimates_noise(self) -> bool:
@@ -242,7 +242,7 @@ class Sghmc(StochasticGradient):
         """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "n_steps")
-        check_number("friction", self.friction)
+        check_number("friction", self.friction, "[0, inf)")
         if None not in (self.step_size, self.n_steps, self.trajectory_length):
             raise ConfigError(
                 "expected at most two of step_size, n_steps and trajectory_length, found all "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -13,7 +12,6 @@ from streammc.protocols import Model
 from streammc.samplers.common.options import (
     LAPLACE,
     builder,
-    check_finite,
     check_number,
     check_subsample,
 )
@@ -91,20 +89,13 @@ class TemperedOptions(Sampler):
         """Check what can be checked without data."""
         super().__post_init__()
         check_subsample(self, "n_levels", "max_levels", "n_steps", "inner_steps")
-        check_number("beta_min", self.beta_min, most=1.0)
         # The posterior to the power 0 is no density.
-        above = self.powers_of_prior
-        least = math.ulp(0.0) if above else 0.0
-        if self.n_levels != 1 and self.beta_min is not None and not least <= self.beta_min < 1.0:
-            bracket = "(" if above else "["
-            raise ConfigError(
-                f"beta_min must be a number in {bracket}0, 1), found {self.beta_min!r}"
-                ": give a number in this range"
-            )
-        check_number("step_size", self.step_size, above=True)
-        check_number("jitter", self.jitter, most=0.999)
-        check_number("target_acceptance", self.target_acceptance, above=True, most=0.999)
-        check_finite("start", self.start)
+        interval = "(0, 1)" if self.powers_of_prior else "[0, 1)"
+        check_number("beta_min", self.beta_min, "[0, 1]" if self.n_levels == 1 else interval)
+        check_number("step_size", self.step_size, "(0, inf)")
+        check_number("jitter", self.jitter, "[0, 1)")
+        check_number("target_acceptance", self.target_acceptance, "(0, 1)")
+        check_number("start", self.start)
 
     @property
     def powers_of_prior(self) -> bool:

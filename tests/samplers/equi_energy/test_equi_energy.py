@@ -69,7 +69,7 @@ def test_the_ladder_is_that_of_the_paper():
     [
         ({"energy": "noisy"}, "energy must be one of subset, full, shared, carried"),
         ({"control_variate": 2}, "control_variate must be one of 0, none"),
-        ({"growth": 1.0}, "growth must be a number above 1"),
+        ({"growth": 1.0}, "growth must be a finite number above 1"),
         ({"alpha": 0.0}, "alpha must be a finite number in"),
         ({"ring_width": None}, "ring_width must be a number"),
         ({"jump_probability": 1.5}, "jump_probability must be a finite number in"),

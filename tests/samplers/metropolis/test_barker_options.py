@@ -41,7 +41,7 @@ def test_largest_standard_deviations_leave_something_to_correct_with() -> None:
         (mh_fixed, {"batches": True}, "batches must be a whole number from 2 to 50, found True"),
         (mh_fixed, {"limit": 2.0}, "limit must be a finite number"),
         (mh_fixed, {"remedy": "wait"}, "remedy must be one of skip, grow, shrink, heat"),
-        (mh_fixed, {"smoothing": 1.0}, r"smoothing must be in \[0, 1\), found 1.0"),
+        (mh_fixed, {"smoothing": 1.0}, r"smoothing must be a finite number in \[0, 1\), found 1.0"),
         (mh_fixed, {"smoothing": None}, "smoothing must be"),
     ],
 )

@@ -11,9 +11,17 @@ from streammc.samplers import mh_austere, mh_sublhd
 @pytest.mark.parametrize(
     ("build", "options", "found"),
     [
-        (mh_austere, {"epsilon": 0.5}, "epsilon must be at least 1e-06 and below 0.5, found 0.5"),
-        (mh_austere, {"epsilon": 1e-9}, "epsilon must be at least 1e-06"),
-        (mh_austere, {"max_error": 0.0}, "max_error must be above 0 and at most 0.5, found 0.0"),
+        (
+            mh_austere,
+            {"epsilon": 0.5},
+            "epsilon must be a finite number in [1e-06, 0.5), found 0.5",
+        ),
+        (mh_austere, {"epsilon": 1e-9}, "epsilon must be a finite number in [1e-06"),
+        (
+            mh_austere,
+            {"max_error": 0.0},
+            "max_error must be a finite number in (0, 0.5], found 0.0",
+        ),
         (mh_austere, {"conservative": "no"}, "conservative must be true or false, found 'no'"),
         (mh_austere, {"given_uniform": True}, "given_uniform=True needs conservative=False"),
         (
@@ -21,9 +29,9 @@ from streammc.samplers import mh_austere, mh_sublhd
             {"conservative": False, "epsilon": 0.01, "subsample_size": 50},
             "leave one of them out",
         ),
-        (mh_sublhd, {"gamma": 1.0}, "gamma must be above 1, found 1.0"),
+        (mh_sublhd, {"gamma": 1.0}, "gamma must be a finite number above 1, found 1.0"),
         (mh_sublhd, {"p": None}, "p must be a number, found None"),
-        (mh_sublhd, {"delta": 0.7}, "delta must be above 0 and at most 0.5, found 0.7"),
+        (mh_sublhd, {"delta": 0.7}, "delta must be a finite number in (0, 0.5], found 0.7"),
         (mh_sublhd, {"bound": "guess"}, "bound must be one of pass, model, found 'guess'"),
         (mh_sublhd, {"inequality": "hoeffding"}, "one of bernstein-serfling, bernstein"),
         (mh_sublhd, {"epsilon": 0.1}, "unknown option 'epsilon' of mh-sublhd"),

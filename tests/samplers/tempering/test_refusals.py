@@ -14,7 +14,9 @@ from streammc.stores import from_arrays
 
 @pytest.mark.parametrize("build", [pt, tt])
 def test_power_of_the_posterior_at_zero_is_refused(build):
-    with pytest.raises(ConfigError, match=r"beta_min must be a number in \(0, 1\), found 0.0"):
+    with pytest.raises(
+        ConfigError, match=r"beta_min must be a finite number in \(0, 1\), found 0.0"
+    ):
         build(path="posterior", beta_min=0.0)
     assert build(path="posterior", beta_min=1e-3).path == "posterior"
 
