@@ -11,7 +11,7 @@ from typing import Final
 EQUIVALENT: Final[dict[str, str]] = {
     "streammc/samplers/equi_energy/loop.py: row[column.DIVERGING] = 0.0 => row[column.DIVERGING] = 1.0": "`mintee` does not record `diverging`",
     "streammc/samplers/hamiltonian/transition.py: log_weight_new = log_add(log_weight_new, -error) => log_weight_new = log_add(-error, log_weight_new)": "the sum of two exponentials does not depend on their order",
-    'streammc/samplers/metropolis/options.py: check_subsample(self, "subsample_size", "unit_rows", "gradient_size", "n_steps") => check_subsample(self, "subsample_size", "unit_rows", "n_steps", "gradient_size")': "where two options are wrong, the other is named first",
+    'streammc/samplers/metropolis/options.py: check_counts(self, "subsample_size", "unit_rows", "gradient_size", "n_steps") => check_counts(self, "subsample_size", "unit_rows", "n_steps", "gradient_size")': "where two options are wrong, the other is named first",
     "streammc/samplers/stochastic_gradient/stationary.py: from_u, from_p = np.ones((2, len(curvature))), np.ones((2, len(curvature))) => from_u, from_p = np.ones((2, len(curvature))), np.ones((3, len(curvature)))": "a third row of the array, which nothing reads",
     "streammc/samplers/tempering/parallel_kernel.py: self._decided = seconds < WORTH_IT * self._alone => self._decided = seconds <= WORTH_IT * self._alone": "which of two ways is taken that are equally fast to the last bit; the draws have the same bits",
     "streammc/samplers/metropolis/kernel.py: self._drawn = iteration, drawn => pass": "units that are not kept are drawn again, the same: they follow from the number of the iteration",

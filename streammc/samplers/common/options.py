@@ -122,16 +122,16 @@ DEFAULT_LENGTH: Final = math.pi / 2
 of its start."""
 
 
-def check_subsample(sampler: object, *names: str) -> None:
-    """Raise ConfigError unless these options are ``None`` or positive whole numbers."""
+def check_counts(sampler: object, *names: str, least: int = 1) -> None:
+    """Raise ConfigError unless these options are ``None`` or whole numbers from ``least`` on."""
     for name in names:
         value = getattr(sampler, name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            wanted = "positive whole number" if least == 1 else f"whole number of {least} or more"
             raise ConfigError(
-                f"{name} must be a positive whole number, found {value!r}"
-                ": give one, or leave it out"
+                f"{name} must be a {wanted}, found {value!r}: give one, or leave it out"
             )
 
 

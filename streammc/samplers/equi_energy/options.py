@@ -13,8 +13,8 @@ from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
     builder,
+    check_counts,
     check_number,
-    check_subsample,
 )
 from streammc.samplers.common.sampler import APPROXIMATE, Sampler
 from streammc.samplers.common.statistics import (
@@ -125,7 +125,7 @@ class EquiEnergy(Sampler):
         if self.control_variate is None:  # `none` on a command line
             object.__setattr__(self, "control_variate", NONE)
         super().__post_init__()
-        check_subsample(self, "subset_size", "n_levels", "ring_capacity", "inner_steps")
+        check_counts(self, "subset_size", "n_levels", "ring_capacity", "inner_steps")
         check_number("growth", self.growth, "(1, inf)")
         check_number("alpha", self.alpha, "(0, 1]")
         check_number("ring_width", self.ring_width, "(0, inf)")

@@ -18,8 +18,8 @@ from streammc.likelihood.unit_words import UNIFORM
 from streammc.samplers.common.options import (
     DEFAULT_LENGTH,
     builder,
+    check_counts,
     check_number,
-    check_subsample,
 )
 from streammc.samplers.common.sampler import EXACT, PERTURBED, SIGNED, Check, Sampler, at_most
 from streammc.samplers.common.statistics import (
@@ -165,7 +165,7 @@ class SubsampleOptions(TrajectoryOptions):
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
         super().__post_init__()
-        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
+        check_counts(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
 
     @property
     @abstractmethod
@@ -437,7 +437,7 @@ class HmcEcsSigned(SubsampleOptions):
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
         super().__post_init__()
-        check_subsample(self, "minibatch")
+        check_counts(self, "minibatch")
         check_number("soft_bound", self.soft_bound)
 
     @property

@@ -11,7 +11,7 @@ from streammc.diagnostics.text import number
 from streammc.diagnostics.weights import PARETO_K, heavy_tailed
 from streammc.errors import ConfigError
 from streammc.numerics.process_limits import available_threads
-from streammc.samplers.common.options import builder, check_subsample
+from streammc.samplers.common.options import builder, check_counts
 from streammc.samplers.common.sampler import WEIGHTED, Check, Sampler
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Laplace(Sampler):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        check_subsample(self, "proposals")
+        check_counts(self, "proposals")
         if self.proposals is not None and self.proposals < FEWEST_PROPOSALS:
             raise ConfigError(
                 f"proposals must be at least {FEWEST_PROPOSALS}, found {self.proposals}: fewer "

@@ -31,8 +31,8 @@ from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
     RANDOM_WALK,
+    check_counts,
     check_number,
-    check_subsample,
 )
 from streammc.samplers.common.preparation import control_variates, planned_or_few
 from streammc.samplers.common.sampler import (
@@ -142,7 +142,7 @@ class MetropolisOptions(Sampler):
                 "covariance='laplace' needs the pass of the control variates, found "
                 "control_variate='none'; use 'identity', 'diagonal' or 'full'"
             )
-        check_subsample(self, "subsample_size", "unit_rows", "gradient_size", "n_steps")
+        check_counts(self, "subsample_size", "unit_rows", "gradient_size", "n_steps")
         check_number("step_size", self.step_size, "(0, inf)")
         check_number("friction", self.friction, "(0, 1]")
         check_number("target_acceptance", self.target_acceptance, "(0, 1]")

@@ -14,8 +14,8 @@ from streammc.samplers.common.options import (
     LAPLACE,
     NONE,
     builder,
+    check_counts,
     check_number,
-    check_subsample,
 )
 from streammc.samplers.common.sampler import BIASED, Check, Sampler, at_most
 from streammc.samplers.common.statistics import (
@@ -78,7 +78,7 @@ class StochasticGradient(Sampler):
             if getattr(self, option, NONE) is None:  # `none` on a command line
                 object.__setattr__(self, option, NONE)
         super().__post_init__()
-        check_subsample(self, "subsample_size", "unit_rows")
+        check_counts(self, "subsample_size", "unit_rows")
         for option in ("step_size", "offset", "trajectory_length"):
             check_number(option, getattr(self, option, None), "(0, inf)")
         check_number("decay", self.decay, "[0, 1]")
@@ -241,7 +241,7 @@ class Sghmc(StochasticGradient):
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
         super().__post_init__()
-        check_subsample(self, "n_steps")
+        check_counts(self, "n_steps")
         check_number("friction", self.friction, "[0, inf)")
         if None not in (self.step_size, self.n_steps, self.trajectory_length):
             raise ConfigError(

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from streammc.errors import ConfigError
 from streammc.protocols import Model
 from streammc.samplers.common.options import (
     LAPLACE,
     builder,
+    check_counts,
     check_number,
-    check_subsample,
 )
 from streammc.samplers.common.sampler import EXACT, Sampler
 from streammc.samplers.common.statistics import OF_ESTIMATES, TEMPERED_STATISTICS, recorded
@@ -88,7 +87,7 @@ class TemperedOptions(Sampler):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        check_subsample(self, "n_levels", "max_levels", "n_steps", "inner_steps")
+        check_counts(self, "n_levels", "max_levels", "n_steps", "inner_steps")
         # The posterior to the power 0 is no density.
         interval = "(0, 1)" if self.powers_of_prior else "[0, 1)"
         check_number("beta_min", self.beta_min, "[0, 1]" if self.n_levels == 1 else interval)
@@ -151,7 +150,7 @@ class ParallelOptions(TemperedOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        check_subsample(self, "iterations_per_draw")
+        check_counts(self, "iterations_per_draw")
 
     def in_parallel(self) -> ParallelOptions:
         """Return the sampler with one iteration for a draw."""
@@ -210,15 +209,7 @@ class SubsampledParallelTempering(ParallelOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        if isinstance(self.resample, bool) or not isinstance(self.resample, int):
-            raise ConfigError(
-                f"resample must be a whole number, found {self.resample!r}"
-                ": give one, or leave it out"
-            )
-        if self.resample < 0:
-            raise ConfigError(
-                f"resample must be at least 0, found {self.resample!r}: give 0 or more"
-            )
+        check_counts(self, "resample", least=0)
 
 
 pt = builder(ParallelTempering)
@@ -243,15 +234,7 @@ class TransitionOptions(TemperedOptions):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
-        if isinstance(self.base_steps, bool) or not isinstance(self.base_steps, int):
-            raise ConfigError(
-                f"base_steps must be a whole number, found {self.base_steps!r}"
-                ": give one, or leave it out"
-            )
-        if self.base_steps < (1 if self.n_levels == 1 else 0):
-            raise ConfigError(
-                f"base_steps must be at least 0, found {self.base_steps!r}: give 0 or more"
-            )
+        check_counts(self, "base_steps", least=1 if self.n_levels == 1 else 0)
 
     def in_parallel(self) -> ParallelOptions:
         """Return parallel tempering with the levels of this sampler."""

@@ -23,7 +23,7 @@ def test_power_of_the_posterior_at_zero_is_refused(build):
 
 def test_subsets_may_end_at_the_prior_and_resample_nothing_below_zero():
     assert spt(beta_min=0.0).beta_min == 0.0
-    with pytest.raises(ConfigError, match="resample must be at least 0, found -1"):
+    with pytest.raises(ConfigError, match="resample must be a whole number of 0 or more, found -1"):
         spt(resample=-1)
     with pytest.raises(ConfigError, match="swaps must be one of even-odd, sweep"):
         spt(swaps="odd-even")
