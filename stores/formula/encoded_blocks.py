@@ -62,8 +62,14 @@ from streammc.stores.ingest.columns import Columns, check_types, require_column
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.row_labels import IdColumn
-from streammc.stores.ingest.scan import Scan, Scanner
-from streammc.stores.ingest.table_blocks import TableBlocks, block_rows, complete_rows, no_rows
+from streammc.stores.ingest.table_blocks import (
+    Scan,
+    Scanner,
+    TableBlocks,
+    block_rows,
+    complete_rows,
+    no_rows,
+)
 from streammc.stores.sources.tables import Table
 
 

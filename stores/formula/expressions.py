@@ -33,8 +33,7 @@ from streammc.stores.formula.parser import (
     walk,
 )
 from streammc.stores.ingest.column_values import Coder, LevelOrder, iso_word
-from streammc.stores.ingest.scan import Moments
-from streammc.stores.ingest.table_blocks import block_rows
+from streammc.stores.ingest.table_blocks import Moments, block_rows
 
 State = dict[str, Any]
 """Fitted state of one expression, as plain JSON."""

@@ -22,7 +22,7 @@ from streammc.stores.format.layout import CODES
 from streammc.stores.formula.expressions import Report, Values, level_index
 from streammc.stores.formula.fitted import Design, factor_node, is_factor
 from streammc.stores.formula.parser import Node, label
-from streammc.stores.ingest.scan import Scan
+from streammc.stores.ingest.table_blocks import Scan
 
 CODED_ABOVE: Final = 64
 """Number of columns of a factor above which it is coded; ``bench/dimension.py`` has the times."""

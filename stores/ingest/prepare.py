@@ -34,9 +34,8 @@ from streammc.stores.ingest.ingest_options import (
     unscored,
 )
 from streammc.stores.ingest.row_labels import IdColumn, chosen_groups, group_column, id_column
-from streammc.stores.ingest.scan import Scan, Scanner
 from streammc.stores.ingest.shuffle import LEAF_BYTES, group_key, grouped, shuffled
-from streammc.stores.ingest.table_blocks import TableBlocks, complete_rows, no_rows
+from streammc.stores.ingest.table_blocks import Scan, Scanner, TableBlocks, complete_rows, no_rows
 from streammc.stores.ingest.value_checks import (
     beyond_dtype,
     check_groups,

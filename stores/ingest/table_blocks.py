@@ -1,4 +1,4 @@
-"""The chosen columns of a table as float64 blocks of a fixed number of rows.
+"""Blocks of the chosen columns of a table as float64, and the moments and faults of their values.
 
 Blocks do not depend on how a file was cut into record batches, so the same rows
 give the same store, bit for bit, from CSV, Parquet or memory.
@@ -7,7 +7,9 @@ give the same store, bit for bit, from CSV, Parquet or memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, ldexp, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,13 +27,16 @@ from streammc.stores.ingest.column_values import (
     level_numbers,
     to_float64,
 )
+from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.shuffle import append
+from streammc.stores.rows.row_weights import find_trial_faults, find_weight_faults
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
 
 if TYPE_CHECKING:
     from streammc.stores.ingest.row_labels import IdColumn
+
 
 _BLOCK_BYTES: Final = 12 << 20
 
@@ -218,3 +223,213 @@ def drop_missing_rows(values: Matrix) -> Matrix:
     """Return the rows of a block (c, m) that have no missing value."""
     complete = complete_rows(values)
     return values[:, complete] if complete.size < values.shape[1] else values
+
+
+_SHIFT: Final = 600
+
+
+@dataclass
+class Scan:
+    """Result of the first pass; vectors have one entry per column of ``Columns.names``."""
+
+    n_rows: int
+    """Number of rows that are kept."""
+    n_dropped: int
+    mean: Vector
+    sd: Vector
+    """Standard deviation with divisor n; exactly 0 for a constant column."""
+    minimum: Vector
+    maximum: Vector
+    rounding: Vector
+    """Root mean square of the rounding error in float32, in the unit of the column."""
+    y_dtype: str | None
+    """Smallest dtype that holds the response exactly."""
+
+
+class Scanner:
+    """Accumulator of moments, ranges and rounding errors of columns, block by block.
+
+    Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``;
+    the moments are valid only without such faults. Without ``rounding`` the rounding errors in
+    float32 are 0. ``count`` is called with the rows of every block that are kept.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        faults: Faults,
+        *,
+        drop_missing: bool,
+        rounding: bool,
+        count: Callable[[Matrix], None] | None = None,
+    ) -> None:
+        self._columns = columns
+        self._faults = faults
+        self._drop_missing = drop_missing
+        self._count = count
+        names = columns.names
+        self._moments = Moments(len(names))
+        self._response = columns.index(columns.response)
+        own = [] if self._response is None else [self._response]
+        self._rounded = range(len(names)) if rounding else own
+        self._lost_squares = np.zeros(len(names))
+        self._whole, self._single = True, True
+        self.seen = 0
+        """Number of rows read so far."""
+
+    def add(self, start: int, values: Matrix) -> None:
+        """Add a block (c, m), of which ``start`` is the number of the first row."""
+        self.seen += values.shape[1]
+        _check_weights(start, values, self._columns, self._faults)
+        values = _clean(start, values, self._columns.names, self._faults, self._drop_missing)
+        self._moments.add(values)
+        if self._count is not None:
+            self._count(values)
+        for index in self._rounded:
+            with np.errstate(over="ignore"):
+                lost = values[index].astype(np.float32) - values[index]
+                # Not np.dot, whose threads wait for work in busy loops.
+                self._lost_squares[index] += np.einsum("i,i->", lost, lost)
+            if index == self._response:
+                exact = np.array_equal(values[index], np.rint(values[index]))
+                self._single = self._single and not lost.any()
+                self._whole = self._whole and exact
+
+    def finish(self) -> Scan:
+        """Return the result."""
+        moments, response = self._moments, self._response
+        if moments.count:
+            mean, sd = moments.finish()
+        else:
+            mean = sd = np.zeros(len(self._columns.names))
+        y_dtype = None
+        if response is not None:
+            bounds = moments.minimum[response], moments.maximum[response]
+            y_dtype = response_dtype(*bounds, self._whole, self._single)
+            y_dtype = "float64" if self._columns.trials else y_dtype
+        return Scan(
+            moments.count,
+            self.seen - moments.count if self._drop_missing else 0,
+            mean,
+            sd,
+            moments.minimum,
+            moments.maximum,
+            np.sqrt(self._lost_squares / max(1, moments.count)),
+            y_dtype,
+        )
+
+
+def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
+    """Return the smallest store dtype that holds the response exactly.
+
+    An integer dtype if every value is whole, whatever the type of the column: tables often
+    hold counts and classes as decimals.
+    """
+    if whole and low >= -LIMIT and high <= LIMIT:
+        if low >= 0 and high <= 255:
+            return "uint8"
+        return "int32" if low >= -(2**31) and high < 2**31 else "int64"
+    return "float32" if single else "float64"
+
+
+def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults) -> None:
+    """Record invalid weights and invalid counts of successes and trials."""
+    weight, trials = columns.index(columns.weight), columns.index(columns.trials)
+    if weight is not None:
+        find_weight_faults(faults, columns.names[weight], start, values[weight])
+    response = columns.index(columns.response)
+    if trials is not None and response is not None:
+        names = columns.names[response], columns.names[trials]
+        find_trial_faults(faults, names, start, values[response], values[trials])
+        total = values[trials] if weight is None else values[trials] * values[weight]
+        find_weight_faults(faults, names[1], start, np.maximum(total, 0.0))
+
+
+def _clean(
+    start: int, values: Matrix, names: tuple[str, ...], faults: Faults, drop_missing: bool
+) -> Matrix:
+    """Record missing and infinite values; return the block with 0 in their place."""
+    sums = row_sums(values)
+    if np.isfinite(sums).all():
+        return values
+    missing = np.isnan(values)
+    for index in np.flatnonzero(~np.isfinite(sums)):
+        if not drop_missing:
+            faults.add("missing values", names[index], start, missing[index], values[index])
+        infinite = np.isinf(values[index])
+        faults.add("infinite values", names[index], start, infinite, values[index])
+    if drop_missing:
+        values = drop_missing_rows(values)
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+class Moments:
+    """Accumulator of count, range, mean and standard deviation of c columns, in one pass.
+
+    Each block of ``n_b`` rows gives its mean ``m_b`` and ``M_b = sum (x - m_b)^2``, both corrected
+    for the rounding of ``m_b``. At the end they are combined around the overall mean ``m``,
+
+        M = sum_b [M_b + n_b (m_b - m)^2]
+
+    (Chan, Golub and LeVeque 1983, eq. 1.5, for all blocks at once), with exactly rounded sums.
+    Blocks whose squares would overflow or underflow are scaled by a power of two.
+    """
+
+    def __init__(self, n_columns: int) -> None:
+        self.count = 0
+        self.minimum: Vector = np.full(n_columns, np.inf)
+        self.maximum: Vector = np.full(n_columns, -np.inf)
+        self._blocks: list[tuple[int, Matrix]] = []
+
+    def add(self, values: Matrix) -> None:
+        """Add a block (c, m) of finite numbers."""
+        m = values.shape[1]
+        if m == 0:
+            return
+        # One column after the other, each within the second-level cache.
+        low, high = (np.array([f(row) for row in values]) for f in (np.min, np.max))
+        np.minimum(self.minimum, low, out=self.minimum)
+        np.maximum(self.maximum, high, out=self.maximum)
+        size = np.maximum(np.abs(low), np.abs(high))
+        exponent = np.where(size > 2.0**480, _SHIFT, 0)
+        exponent[(size < 2.0**-480) & (size > 0)] = -_SHIFT
+        if exponent.any():
+            values = np.ldexp(values, -exponent[:, np.newaxis])
+        mean, rest = np.empty((2, len(values)))
+        deviation = np.empty_like(values)
+        for column, row in enumerate(values):
+            mean[column] = row.mean()
+            np.subtract(row, mean[column], out=deviation[column])
+            rest[column] = deviation[column].sum() / m
+        square = np.einsum("ij,ij->i", deviation, deviation) - m * rest * rest
+        self.count += m
+        self._blocks.append((m, np.stack([mean, rest, np.maximum(square, 0.0), exponent])))
+
+    def finish(self) -> tuple[Vector, Vector]:
+        """Return mean and standard deviation (divisor n); 0 exactly for a constant column."""
+        n_columns = self.minimum.size
+        mean, deviation = np.empty(n_columns), np.empty(n_columns)
+        counts = np.array([m for m, _ in self._blocks], np.float64)
+        table = np.stack([block for _, block in self._blocks], axis=-1)
+        for column in range(n_columns):
+            if self.minimum[column] == self.maximum[column]:
+                mean[column], deviation[column] = self.minimum[column], 0.0
+                continue
+            means, rests, squares, exponents = table[:, column]
+            top = int(exponents.max())
+            shift = (exponents - top).astype(np.int64)
+            pivot = ldexp(float(means[0]), int(shift[0]))
+            # Differences from one block's mean are exact where they are small.
+            off = np.ldexp(means, shift) - pivot + np.ldexp(rests, shift)
+            centre = fsum(counts * off) / self.count
+            total = fsum(np.ldexp(squares, 2 * shift)) + fsum(counts * (off - centre) ** 2)
+            mean[column] = _scaled(pivot + centre, top)
+            deviation[column] = _scaled(sqrt(total / self.count), top)
+        return mean, deviation
+
+
+def _scaled(value: float, exponent: int) -> float:
+    try:
+        return ldexp(value, exponent)
+    except OverflowError:
+        return float("inf")

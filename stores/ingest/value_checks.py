@@ -20,7 +20,7 @@ from streammc.stores.ingest.column_values import DECIMAL_COMMA, ISO_DATE, NUMBER
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.faults import QUOTE
 from streammc.stores.ingest.ingest_options import IngestOptions
-from streammc.stores.ingest.scan import Scan
+from streammc.stores.ingest.table_blocks import Scan
 from streammc.stores.number_checks import LARGEST
 from streammc.stores.sources.tables import Table
 

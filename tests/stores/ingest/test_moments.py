@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from streammc.protocols import Matrix
-from streammc.stores.ingest.scan import Moments
+from streammc.stores.ingest.table_blocks import Moments
 
 
 def moments(values: Matrix, block: int) -> tuple[float, float]:
