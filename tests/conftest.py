@@ -10,7 +10,38 @@ from pathlib import Path
 
 import pytest
 
-LONGEST_FIRST: tuple[str, ...] = ()
+LONGEST_FIRST = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "trust/test_seeded_bugs",
+        "trust/test_cluster_faults",
+        "docs/test_how_to_commands",
+        "samplers/hamiltonian/test_trajectories",
+        "samplers/hamiltonian/test_group_target",
+        "trust/test_stopped_jobs",
+        "runs/test_posteriordb",
+        "samplers/test_groups",
+        "samplers/test_families",
+        "stores/cluster/test_clusters",
+        "trust/test_left_behind",
+        "samplers/metropolis/test_mh_minibatch",
+        "samplers/metropolis/test_metropolis_runs",
+        "docs/test_site",
+        "trust/test_limits",
+        "samplers/tempering/test_joint_parallel",
+        "runs/test_real_data",
+        "samplers/metropolis/test_metropolis",
+        "samplers/test_own_target",
+        "samplers/test_joint_invariance",
+        "trust/test_secrets_and_sockets",
+        "trust/test_broken_models",
+        "cli/test_mixed_models",
+        "trust/test_invariant_targets",
+        "trust/test_calibration",
+        "cli/jobs/test_run",
+        "cli/jobs/test_job_inputs",
+    )
+)
 """Files of more than 15 CPU seconds: if one began last, one process would end alone with it."""
 
 

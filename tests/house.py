@@ -9,6 +9,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from import_graph import parsed
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("streammc", "stores", "cli")
 FAMILY_PARTS = {
@@ -39,9 +41,8 @@ def sources(root: Path) -> list[Path]:
     )
 
 
-@cache
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return parsed(path.read_text(encoding="utf-8"))
 
 
 @cache

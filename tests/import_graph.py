@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -11,6 +12,8 @@ ROOTS = {"streammc": "streammc", "stores": "streammc.stores", "cli": "streammc.c
 """Folders of the repository and the packages that they are installed as."""
 
 Graph = dict[str, set[str]]
+
+parsed = cache(ast.parse)
 
 
 def modules(root: Path) -> dict[str, str]:
@@ -34,7 +37,7 @@ def graphs(sources: Mapping[str, str]) -> tuple[Graph, Graph]:
     top: Graph = {name: set() for name in sources}
     inside: Graph = {name: set() for name in sources}
     for name, source in sources.items():
-        for node, in_function in imports(ast.parse(source), False):
+        for node, in_function in imports(parsed(source), False):
             (inside if in_function else top)[name] |= targets(node, sources.keys()) - {name}
     return top, inside
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from house import sources
+from import_graph import parsed
 
 DOTTED = re.compile(r"`~?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\([^`]*)?`")
 
@@ -14,7 +16,7 @@ DOTTED = re.compile(r"`~?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\([^`]*)?`")
 def _names(path: Path) -> set[str]:
     """Return every name that a module defines, imports or offers as text."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name):
@@ -26,6 +28,7 @@ def _names(path: Path) -> set[str]:
     return found
 
 
+@cache
 def named_modules(root: Path) -> dict[tuple[str, ...], set[str]]:
     """Return the names in every module and package, by its dotted path in parts."""
     found = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from house import counts, measured, sampler_classes, sampler_names, sources
-from import_graph import closing, cycle, graphs, modules
+from import_graph import closing, cycle, graphs, modules, parsed
 from references import lost, named_modules
 
 from streammc.registry import SAMPLERS
@@ -233,9 +233,11 @@ def guessed_traits(source: str) -> list[str]:
     # What a parameter of a command, a group, a prior, a table of another program has too.
     others = {"name", "describe", "joint", "table", "columns", "map", "attributes"}
     traits = {*dir(MixedModel), *dir(Sampler), *data} - others
+    if "attr(" not in source:
+        return []
     return [
         ast.unparse(node)
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("getattr", "hasattr")

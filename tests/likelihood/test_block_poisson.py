@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 
-import numba
 import numpy as np
 import pytest
 from problems import Small
@@ -14,9 +13,10 @@ from scipy import stats
 from streammc.likelihood.drawn_units import ProductDesign
 from streammc.likelihood.estimators import log_product
 from streammc.likelihood.target import BOUND, DENSITY, ESTIMATE, SIGN, VARIANCE
+from streammc.numerics.jit import jit
 
 THETA = np.array([0.7, -0.4])
-MOST = {1.0: 22, 2.0: 28, 3.0: 34}
+MOST = {1.0: 22, 2.0: 28}
 """Factors by intensity; more have a probability below 1e-13 even when their size is counted."""
 
 
@@ -85,10 +85,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("intensity", "growth"),
-    [
-        (1.0, 0.0),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in [(3.0, 0.0), (2.0, 0.1)]),
-    ],
+    [(1.0, 0.0), pytest.param(2.0, 0.1, marks=pytest.mark.slow)],
 )
 def test_estimate_is_unbiased_though_negative_at_times(case, intensity, growth, record_property):
     options, factor_units = CASES[case]
@@ -151,7 +148,7 @@ def test_gradient_matches_central_differences(growth):
         assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-6)
 
 
-@numba.njit
+@jit()
 def many(counts, units, table, scale, intensity, bound, factor_units):
     """Estimates of exp(d) from the production function, over drawn factors."""
     out = np.empty((len(counts), 2))

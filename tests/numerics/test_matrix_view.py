@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from streammc.numerics.addresses import matrix_view
+from streammc.numerics.jit import jit
 
 
-@njit
+@jit()
 def _rows(vector, rows, columns, total):
     view = matrix_view(vector, rows, columns)
     for i in range(view.shape[0]):

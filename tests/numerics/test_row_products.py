@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import njit
 
+from streammc.numerics.jit import jit
 from streammc.numerics.row_products import add_row_sums, row_products
 
 
-@njit
+@jit()
 def products(design, lo, w, vector, first, out, start):
     row_products(design, lo, w, vector, first, out, start)
 
 
-@njit
+@jit()
 def sums(design, lo, w, weights, start, out, first):
     add_row_sums(design, lo, w, weights, start, out, first)
 

@@ -204,11 +204,9 @@ def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, line=None, **
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
                 (0, 3, (), 0.0, None),
-                (1, 2, (), 0.0, None),
                 (1, 2, (), 0.0, SPREADS),
                 (1, 3, (0, 2), 0.0, None),
                 (1, 2, (), 0.8, None),
-                (2, 3, (0, 2), 0.3, None),
                 (2, 3, (0, 2), 0.3, SPREADS[:0]),
             )
         ),

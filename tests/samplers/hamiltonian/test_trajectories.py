@@ -37,7 +37,7 @@ from streammc.samplers.hamiltonian.transition import (
     allocate_tree,
 )
 
-DRAWS = 100_000
+DRAWS = 400_000
 KINDS = {
     "jittered": {},
     "jittered, leapfrog": {"leapfrog": True},

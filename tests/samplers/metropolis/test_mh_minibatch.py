@@ -56,11 +56,11 @@ def prepare(population, *, m, **options):
 @pytest.mark.parametrize(
     ("kind", "options", "sd"),
     [
-        *((kind, "default", sd) for kind in ("normal", "skewed") for sd in (0.5, 0.95, 1.7)),
+        ("normal", "default", 1.7),
+        *(("skewed", "default", sd) for sd in (0.5, 1.7)),
         *((kind, "corrected", 0.95) for kind in SIZES),
         *(("skewed", options, 0.95) for options in ("delta", "paper", "wide")),
         ("t3", "default", 0.95),
-        ("skewed", "corrected", 1.7),
     ],
 )
 def test_a_million_decisions_keep_their_promise(kind: str, options: str, sd: float) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.special import expit, ndtr
 
 from streammc.errors import ConfigError
+from streammc.numerics.jit import jit
 from streammc.samplers.metropolis.correction import (
     OPTIMAL,
     PAPER,
@@ -131,7 +131,7 @@ def test_a_wrong_sigma_is_far_off() -> None:
     assert worst(cells, 0.01) > 0.1
 
 
-@njit
+@jit()
 def _quantiles(table, u):
     return np.array([draw_correction(table, x) for x in u])
 
