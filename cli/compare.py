@@ -87,7 +87,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
     from streammc.errors import DataError, IdentityError
     from streammc.likelihood.temperature import temperature_of
     from streammc.likelihood.unit_words import unit_of_model
-    from streammc.runs.run_summary import run_cost
+    from streammc.runs.run_summary import mean_statistics, run_cost
     from streammc.trace.run_directory import RunDirectory
 
     found: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
             )
         if not run.committed_draws:
             raise DataError(f"expected draws in {path!r}, found a run in its warm-up: resume it")
-        stats = run.read_group("sample_stats")
+        means = mean_statistics(run)
         sampler = run.attributes.get("sampler", {}).get("name")
         entry = {
             "run": path,
@@ -119,14 +119,12 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
             "unit": unit_of_model(run.identity["model"]),
             "chains": run.chains,
             "draws": run.committed_draws,
-            **{
-                name: float(stats[name].mean()) if name in stats else None
-                for name in ("acceptance_rate", "subsample_accepted", "n_steps", "n_rows")
-            },
+            "acceptance_rate": means["acceptance_rate"],
+            "n_steps": means["n_steps"],
             **run_cost(run),
+            "subsample_acceptance_rate": means["subsample_acceptance_rate"],
+            "rows_per_iteration": means["rows_per_iteration"],
         }
-        entry["subsample_acceptance_rate"] = entry.pop("subsample_accepted")
-        entry["rows_per_iteration"] = entry.pop("n_rows")
         found.append(entry)
     for entry in found:
         entry["rct"] = relative(found[0], entry)

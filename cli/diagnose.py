@@ -56,7 +56,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.runs.setup import load
 
     theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.read_group("sample_stats").get("sign"))
+    sign = negative_signs(run.statistics("sign").get("sign"))
     parameters = summarize_draws(theta, names, sign)
     original, factors, compared = None, None, None
     references = run.attributes.get(REFERENCES)
@@ -88,7 +88,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
             "temperature": schedule_of(run.identity).describe(),
-            **mean_statistics(run.read_group("sample_stats")),
+            **mean_statistics(run),
             "evaluations": spent["evaluations"],
             **setup.sampler.facts(run, setup),
         },

@@ -60,9 +60,9 @@ _IN_FILE: Final = re.compile(rb'"made_by"(?:: | content=)"([0-9a-f]{64})"')
 def made_by(output: str | os.PathLike[str]) -> str | None:
     """Return the mark of the command that made an output; ``None`` if it has none."""
     from streammc.stores.format.manifest import read_manifest
-    from streammc.trace.codec import DOCUMENT_LIMIT, unseal
     from streammc.trace.disk import read_file
     from streammc.trace.kinds import STORE_MANIFEST
+    from streammc.trace.zarr_files import DOCUMENT_LIMIT, unseal
 
     path = Path(output)
     try:

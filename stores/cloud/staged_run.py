@@ -38,9 +38,9 @@ from streammc.errors import (
 from streammc.stores.cloud import requests
 from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.cloud.requests import attempt, store_of
-from streammc.trace.codec import DOCUMENT_LIMIT, seal, unseal
 from streammc.trace.disk import reporting
 from streammc.trace.places import Changes, Place, Stamps, stamps
+from streammc.trace.zarr_files import DOCUMENT_LIMIT, seal, unseal
 from streammc.unfinished import temporary_folder
 
 POINTER: Final = "run.json"

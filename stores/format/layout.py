@@ -19,10 +19,11 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.stores.format.shards import SHARD_BYTES, SHARD_ROWS, Shards
 from streammc.trace.kinds import STORE_MANIFEST
+from streammc.trace.zarr_files import DOCUMENT, chunk_key
 
 FORMAT: Final = 1
 MANIFEST: Final = STORE_MANIFEST
-METADATA: Final = "zarr.json"
+METADATA: Final = DOCUMENT
 
 ROW_MULTIPLE: Final = 4096
 TARGET_CHUNK_BYTES: Final = 8 << 20
@@ -85,7 +86,7 @@ class Member:
 
     def key(self, chunk: int) -> str:
         """Return the key, a relative path, of chunk number ``chunk``."""
-        return f"{self.name}/c.{chunk}" + ("" if self.columns is None else ".0")
+        return f"{self.name}/{chunk_key((chunk,) if self.columns is None else (chunk, 0))}"
 
     def shape(self, rows: int) -> tuple[int, ...]:
         """Return the shape of this array for ``rows`` rows."""

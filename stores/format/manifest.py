@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +32,7 @@ from streammc.stores.format.objects import (
     read_small,
 )
 from streammc.stores.format.shards import Bytes, Shards, check_shard, decode_shard
+from streammc.trace.zarr_files import crc32c
 from streammc.unfinished import MADE_BY, mark_entry
 
 Inputs = Sequence[list[dict[str, Any]] | None]
@@ -181,7 +181,7 @@ def read_manifest(root: Root) -> Manifest:
 
 def _checksum(inputs: list[Any]) -> int:
     """Return the crc32c of the records of input files, as compact JSON."""
-    return int(google_crc32c.value(json.dumps(inputs, separators=(",", ":")).encode()))
+    return crc32c(json.dumps(inputs, separators=(",", ":")).encode())
 
 
 def _is_count(value: Any) -> bool:

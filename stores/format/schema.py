@@ -41,6 +41,14 @@ from streammc.stores.format.layout import (
 )
 from streammc.stores.format.objects import exists, has_array, parse_json, read_object, read_small
 from streammc.stores.format.shards import Shards
+from streammc.trace.zarr_files import (
+    STRING,
+    array_document,
+    crc_bytes,
+    encode_texts,
+    group_document,
+    raw_codec,
+)
 
 ATTRIBUTE: Final = "streammc"
 _DIMENSIONS: Final = {GROUP: "group", GROUP_OFFSET: "group_bound"}
@@ -66,21 +74,14 @@ def store_attributes(given: dict[str, Any], features: list[str], layout: Layout)
 
 def store_documents(attributes: dict[str, Any], layout: Layout) -> dict[str, dict[str, Any]]:
     """Return every ``zarr.json`` of a store by key, the root last."""
-    arrays = {
-        f"{member.name}/{METADATA}": array_document(member, own)
-        for member, own in layout.all_members
-    }
-    feature = feature_document(len(attributes["features"]))
-    return {**arrays, f"feature/{METADATA}": feature, METADATA: group_document(attributes, layout)}
+    root = root_document(attributes, layout)
+    nodes = root["consolidated_metadata"]["metadata"]
+    return {f"{name}/{METADATA}": node for name, node in nodes.items()} | {METADATA: root}
 
 
-def array_document(member: Member, layout: Layout) -> dict[str, Any]:
+def member_document(member: Member, layout: Layout) -> dict[str, Any]:
     """Return the ``zarr.json`` of an array of rows or of groups."""
-    dtype = np.dtype(member.dtype)
-    codec: dict[str, Any] = {"name": "bytes"}
-    if dtype.itemsize > 1:
-        codec["configuration"] = {"endian": "little"}
-    codecs = [codec]
+    codecs = [raw_codec(member.dtype)]
     if layout.shards is not None:
         codecs = layout.shards.codecs(codecs, member.columns)
     names = [_DIMENSIONS.get(member.name, "row")]
@@ -88,43 +89,23 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
         names.append("feature" if layout.member(CODES) is None else DENSE_FEATURE)
     elif member.columns is not None:
         names.append("coded_factor" if member.name == CODES else f"{member.name}_byte")
-    return _document(
-        shape=list(member.shape(layout.n_rows)),
-        chunk=list(member.shape(layout.chunk_rows)),
-        data_type=member.dtype,
-        fill=0.0 if dtype.kind == "f" else 0,
-        codecs=codecs,
-        names=names,
-    )
+    shape, chunk = member.shape(layout.n_rows), member.shape(layout.chunk_rows)
+    fill = 0.0 if np.dtype(member.dtype).kind == "f" else 0
+    return array_document(shape, chunk, member.dtype, names, codecs, fill)
 
 
 def feature_document(n_features: int) -> dict[str, Any]:
     """Return the ``zarr.json`` of the coordinate ``feature``."""
-    return _document(
-        shape=[n_features],
-        chunk=[n_features],
-        data_type="string",
-        fill="",
-        codecs=[{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}],
-        names=["feature"],
-    )
+    text = {"name": "vlen-utf8", "configuration": {}}
+    shape = [n_features]
+    return array_document(shape, shape, STRING, ["feature"], [text, {"name": "crc32c"}], "")
 
 
-def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]:
+def root_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]:
     """Return the root ``zarr.json`` with the other documents consolidated into it."""
-    return {
-        "zarr_format": 3,
-        "node_type": "group",
-        "attributes": {ATTRIBUTE: attributes},
-        "consolidated_metadata": {
-            "kind": "inline",
-            "must_understand": False,
-            "metadata": {
-                **{member.name: array_document(member, own) for member, own in layout.all_members},
-                "feature": feature_document(len(attributes["features"])),
-            },
-        },
-    }
+    nodes = {member.name: member_document(member, own) for member, own in layout.all_members}
+    nodes["feature"] = feature_document(len(attributes["features"]))
+    return group_document({ATTRIBUTE: attributes}, nodes)
 
 
 def encode_document(document: dict[str, Any]) -> bytes:
@@ -143,30 +124,6 @@ def encode_document(document: dict[str, Any]) -> bytes:
             "; pass numbers, text, lists and mappings"
         ) from error
     return text.encode() + b"\n"
-
-
-def _document(
-    shape: list[int],
-    chunk: list[int],
-    data_type: str,
-    fill: Any,
-    codecs: list[dict[str, Any]],
-    names: list[str],
-) -> dict[str, Any]:
-    return {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": shape,
-        "data_type": data_type,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
-        # One folder per array: a folder per chunk would double the directory entries.
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-        "fill_value": fill,
-        "codecs": codecs,
-        "attributes": {},
-        "dimension_names": names,
-        "storage_transformers": [],
-    }
 
 
 def read_schema(root: Root) -> tuple[dict[str, Any], Layout]:
@@ -203,23 +160,14 @@ def read_schema(root: Root) -> tuple[dict[str, Any], Layout]:
     columns = (members[0][0].columns or 0) + n_coded(attributes)
     for member, own in layout.all_members:
         key = f"{member.name}/{METADATA}"
-        _same(_read(root, key), array_document(member, own), root, key)
+        _same(_read(root, key), member_document(member, own), root, key)
     if attributes["n_rows"] != layout.n_rows:
         raise _wrong(root, METADATA, "n_rows", layout.n_rows, attributes["n_rows"])
     if len(attributes["features"]) != columns:
         raise _wrong(root, METADATA, "features", columns, len(attributes["features"]))
     _same(_read(root, f"feature/{METADATA}"), feature_document(columns), root, "feature/zarr.json")
-    _same(group, group_document(attributes, layout), root, METADATA)
+    _same(group, root_document(attributes, layout), root, METADATA)
     return attributes, layout
-
-
-def encode_features(names: list[str]) -> bytes:
-    """Return the names as zarr's ``vlen-utf8`` codec writes them, without the checksum."""
-    parts = [len(names).to_bytes(4, "little")]
-    for name in names:
-        encoded = name.encode()
-        parts += [len(encoded).to_bytes(4, "little"), encoded]
-    return b"".join(parts)
 
 
 def check_attributes(attributes: dict[str, Any], what: str) -> None:
@@ -407,15 +355,20 @@ def _wrong(root: Root, key: str, field: str, expected: Any, found: Any) -> Store
 
 def check_features(root: Root, names: list[str]) -> None:
     """Refuse a coordinate ``feature`` that differs from the names in the group attribute."""
-    payload = encode_features(names)
-    size = len(payload) + 4
-    content = np.empty(size, np.uint8)
+    expected = feature_chunk(names)
+    content = np.empty(len(expected), np.uint8)
     read_object(root, FEATURE_KEY, content)
-    if content[:-4].tobytes() != payload:
+    if content[:-4].tobytes() != expected[:-4]:
         raise StoreError(
             f"expected the names in {FEATURE_KEY!r} of store {str(root)!r} to be those in "
             f"{METADATA!r}: copy or make the store again"
         )
+
+
+def feature_chunk(names: list[str]) -> bytes:
+    """Return the content of the coordinate ``feature``."""
+    content = encode_texts(names)
+    return content + crc_bytes(content)
 
 
 def good_codes(attributes: Mapping[str, Any]) -> bool:

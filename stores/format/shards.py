@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import StoreError
+from streammc.trace.zarr_files import crc_bytes, raw_codec
 
 Bytes = NDArray[np.uint8]
 
@@ -49,14 +50,13 @@ class Shards:
             configuration = {"level": ZSTD_LEVEL, "checksum": False}
             packed.append({"name": "zstd", "configuration": configuration})
         shape = [self.piece_rows] if columns is None else [self.piece_rows, columns]
-        little = {"name": "bytes", "configuration": {"endian": "little"}}
         return [
             {
                 "name": "sharding_indexed",
                 "configuration": {
                     "chunk_shape": shape,
                     "codecs": [*inner, *packed, {"name": "crc32c"}],
-                    "index_codecs": [little, {"name": "crc32c"}],
+                    "index_codecs": [raw_codec("uint64"), {"name": "crc32c"}],
                     "index_location": "end",
                 },
             }
@@ -82,12 +82,12 @@ def encode_shard(raw: Bytes, used: int, piece_bytes: int, zstd: bool) -> Bytes:
     for piece in range(-(-used // piece_bytes)):
         block = raw[piece * piece_bytes : (piece + 1) * piece_bytes]
         content = compress(block, ZSTD_LEVEL) if zstd else block.tobytes()
-        parts += [content, _crc(content)]
+        parts += [content, crc_bytes(content)]
         index[piece] = place, len(content) + _CRC
         place += len(content) + _CRC
     parts.append(blake2b(b"".join(parts[1::2]), digest_size=_DIGEST).digest())
     end = index.tobytes()
-    return np.frombuffer(b"".join([*parts, end, _crc(end)]), np.uint8)
+    return np.frombuffer(b"".join([*parts, end, crc_bytes(end)]), np.uint8)
 
 
 def index_bytes(pieces: int) -> int:
@@ -114,7 +114,7 @@ def read_index(end: Bytes, pieces: int, used: int, size: int, what: str) -> NDAr
     StoreError
         If the checksum is wrong, or pieces are missing, overlap or lie outside.
     """
-    if _crc(end[:-_CRC].tobytes()) != end[-_CRC:].tobytes():
+    if crc_bytes(end[:-_CRC].tobytes()) != end[-_CRC:].tobytes():
         raise _damaged("an index with its checksum", what)
     index = np.frombuffer(end[:-_CRC].tobytes(), "<u8").reshape(pieces, 2)
     absent = index[:, 0] == _ABSENT
@@ -144,7 +144,7 @@ def decode_piece(content: Bytes, into: Bytes, zstd: bool, what: str, *, check: b
         If the checksum is wrong, or the piece has another length.
     """
     body = content[:-_CRC]
-    if check and _crc(body) != content[-_CRC:].tobytes():
+    if check and crc_bytes(body) != content[-_CRC:].tobytes():
         raise _damaged("a piece with its checksum", what)
     if not zstd:
         if body.nbytes != into.nbytes:
@@ -247,7 +247,7 @@ def read_tail(
     found = 0
     for count in index[:used, 1].tolist():
         zeros = bytes(count - _CRC)
-        found = google_crc32c.extend(google_crc32c.extend(found, zeros), _crc(zeros))
+        found = google_crc32c.extend(google_crc32c.extend(found, zeros), crc_bytes(zeros))
     rest = tail[ends.max(initial=0) - first :].tobytes()
     if google_crc32c.extend(found, rest) != crc:
         raise _damaged("the checksum of the manifest", what)
@@ -269,11 +269,6 @@ def _content_size(header: bytes) -> int:
         return -1
     size = int.from_bytes(header[start : start + width], "little")
     return size + 256 if width == 2 else size
-
-
-def _crc(content: bytes | Bytes) -> bytes:
-    # The C extension takes bytes and arrays, but no memoryview.
-    return int(google_crc32c.value(content)).to_bytes(4, "little")
 
 
 def _damaged(expected: str, what: str) -> StoreError:

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,7 +53,7 @@ from streammc.stores.format.partial import PartialDirectory, new_output, refuse_
 from streammc.stores.format.schema import (
     check_attributes,
     encode_document,
-    encode_features,
+    feature_chunk,
     store_attributes,
     store_documents,
 )
@@ -62,6 +61,7 @@ from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shar
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.number_checks import check_finite
 from streammc.stores.rows.row_weights import find_weight_faults
+from streammc.trace.zarr_files import crc32c
 from streammc.unfinished import current_mark
 
 if TYPE_CHECKING:
@@ -351,8 +351,7 @@ class StoreWriter:
         layout = Layout(self.n_rows, self.chunk_rows, self._members, own, self._shards)
         complete = store_attributes(given | self._codes, self.features, layout)
         check_attributes(complete, "the attributes of the new store")
-        names = encode_features(self.features)
-        self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
+        self._put(FEATURE_KEY, feature_chunk(self.features))
         for key, document in store_documents(complete, layout).items():
             self._put(key, encode_document(document))
         manifest = make_manifest(self._entries, inputs, self._made_by)
@@ -408,7 +407,7 @@ class StoreWriter:
 
     def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
         self._partial.write(key, content, cached=cached)
-        self._entries[key] = Entry(len(content), int(google_crc32c.value(content)))
+        self._entries[key] = Entry(len(content), crc32c(content))
 
 
 def dense_names(attributes: Mapping[str, Any]) -> list[str]:

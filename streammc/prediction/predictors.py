@@ -285,7 +285,7 @@ def load_draws(
     reported = run.draws_matrix()[:, kept]
     theta = model.unconstrain(reported).reshape(-1, reported.shape[-1])
     if weights is None:
-        weights = run.read_group("sample_stats").get("sign")
+        weights = run.statistics("sign").get("sign")
     chosen, mean_sign = None, 1.0
     if weights is not None:
         everywhere = _numbers(weights)

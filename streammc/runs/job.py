@@ -104,8 +104,8 @@ class Watch:
             self._check_sign("draws" if drawn else "warmup")
         if not math.isfinite(sampler.variance_limit):
             return
-        seen = run.read_group("sample_stats" if drawn else "warmup_sample_stats")
-        variance = seen["log_lik_variance"]
+        phase = "draws" if drawn else "warmup"
+        variance = run.statistics("log_lik_variance", phase=phase)["log_lik_variance"]
         if not drawn:
             last = (run.warmup - 1) // run.interval * run.interval
             variance = variance[:, last:]
@@ -138,8 +138,7 @@ class Watch:
         least = self._sampler.least_sign
         if least is None:
             return
-        group = "warmup_sample_stats" if phase == "warmup" else "sample_stats"
-        sign = self._run.read_group(group)["sign"]
+        sign = self._run.statistics("sign", phase=phase)["sign"]
         mean = float(sign[:, sign.shape[1] // 2 :].mean())
         if not mean >= least:
             raise RefusedError(
@@ -346,7 +345,7 @@ def statistics_of(run: RunDirectory) -> dict[str, dict[str, float | None]]:
     """Return the statistics of the committed draws of a run, by label."""
     from streammc.diagnostics.summary import negative_signs, summarize_draws
 
-    sign = negative_signs(run.read_group("sample_stats").get("sign"))
+    sign = negative_signs(run.statistics("sign").get("sign"))
     return summarize_draws(run.draws_matrix(), list(run.labels), sign)
 
 

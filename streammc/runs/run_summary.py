@@ -134,10 +134,10 @@ def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, 
     """
     if cv is None:
         cv = ControlVariates.open(run.path / CONTROL_VARIATES)
-    stats = run.read_group("sample_stats")
+    stats = run.statistics("n_rows", "sign")
     warmup = 0
     if run.committed_warmup:
-        warmup = int(run.read_group("warmup_sample_stats")["n_rows"].sum())
+        warmup = int(run.statistics("n_rows", phase="warmup")["n_rows"].sum())
     planned = (run.attributes.get("plan") or {}).get("passes", 0)
     evaluations = {
         "passes": cv.certificate.rows_read + planned * cv.n_rows,
@@ -172,7 +172,7 @@ def run_audit(
     progress: Progress | None = None,
 ) -> Audit:
     """Audit a run, store the weights in it and return the result."""
-    stats = run.read_group("sample_stats")
+    stats = run.statistics("log_lik_remainder", "log_lik_variance")
     kept, theta = audited_draws(run, dataset, model, draws)
     reported = run.draws_matrix()[:, kept]
 
@@ -229,7 +229,7 @@ def finish_report(
         )
     # From the arrays: opening the run as a tree takes longer than all of this for a small table.
     theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.read_group("sample_stats").get("sign"))
+    sign = negative_signs(run.statistics("sign").get("sign"))
     parameters = summarize_draws(theta, names, sign)
     blocks = blocks_of_run(run, dataset.feature_names)
     references = run.attributes.get(REFERENCES)
@@ -295,7 +295,6 @@ def _sampling(
 ) -> Sampling:
     """Return the ``sampling`` part of the summary."""
     dataset, sampler, cv, plan = request.dataset, setup.sampler, setup.cv, setup.plan
-    stats = run.read_group("sample_stats")
     certificate = cv.certificate
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
     gathered += (certificate.recalibration or {}).get("rows_gathered", 0)
@@ -322,7 +321,7 @@ def _sampling(
         theta_star_certified=certificate.converged if plan is not None else None,
         rows_read=rows_read,
         bytes_read=rows_read * dataset.rows().row_bytes,
-        **mean_statistics(stats),
+        **mean_statistics(run),
         certainty_rows=kept if plan is not None else 0,
         evaluations=evaluations,
         laplace_gap=gap,
@@ -352,8 +351,9 @@ def _stop(
     return found, [] if found["passed"] else [missed_text(found)]
 
 
-def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return means and counts of statistics (chain, draw); None for a statistic not recorded."""
+def mean_statistics(run: RunDirectory) -> dict[str, Any]:
+    """Return means and counts of the statistics of a run; None for a statistic not recorded."""
+    stats = run.statistics("lp", "diverging", *_MEANS.values())
 
     def mean(name: str) -> float | None:
         return float(stats[name].mean()) if name in stats else None

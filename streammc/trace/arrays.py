@@ -10,7 +10,6 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,26 +18,20 @@ from numpy.typing import NDArray
 
 from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
 from streammc.trace.addresses import given_path
-from streammc.trace.codec import (
-    DOCUMENT_LIMIT,
-    NUMERIC,
-    STRING,
-    ArraySpec,
-    check_name,
-    chunk_checksum,
-    chunk_key,
-    consolidated,
-    decode,
-    document,
-    document_bytes,
-    dtype_name,
-    encode,
-    plain,
-    seal,
-    unseal,
-)
 from streammc.trace.debris import collect_beside, marked_partial
 from streammc.trace.disk import read_file, swap, sync_directory, write_files
+from streammc.trace.zarr_files import (
+    DOCUMENT,
+    DOCUMENT_LIMIT,
+    StoredArray,
+    check_name,
+    plain,
+    read_stored,
+    seal,
+    store_array,
+    stored_from_entry,
+    unseal,
+)
 from streammc.unfinished import current_mark, mark_entry, refuse_reserved_name, remove, unmark
 
 KIND: Final = "arrays"
@@ -99,25 +92,19 @@ def write_arrays(
         ) from error
     try:
         files: dict[Path, bytes] = {}
-        listed, metadata = {}, {}
+        listed, nodes = {}, {}
         for name, values in sorted(arrays.items()):
             check_name(name)
             array = np.asarray(values)
             names = (dims or {}).get(name) or [f"{name}_dim_{axis}" for axis in range(array.ndim)]
-            spec = ArraySpec(array.shape, array.shape, dtype_name(array.dtype), tuple(names))
-            chunk = encode(array, spec.dtype)
-            listed[name] = {
-                "shape": list(spec.shape),
-                "dtype": spec.dtype,
-                "size": len(chunk),
-                "crc32c": chunk_checksum(chunk),
-            }
-            metadata[name] = document(spec)
+            stored, own_files = store_array(partial / name, names, array)
+            listed[name] = stored.entry()
+            del listed[name]["dims"]
+            nodes[name] = stored.spec.document()
             (partial / name).mkdir()
-            files[partial / name / "zarr.json"] = document_bytes(spec)
-            files[partial / name / chunk_key((0,) * array.ndim)] = chunk
+            files |= own_files
         own = {"format": _FORMAT, "kind": KIND, "arrays": listed, **mark_entry(current_mark())}
-        files[partial / "zarr.json"] = seal(plain(meta), own, consolidated(metadata))
+        files[partial / DOCUMENT] = seal(plain(meta), own, nodes)
         write_files(files)
         unmark(partial)
         sync_directory(partial)
@@ -146,28 +133,12 @@ def read_arrays(
         raise MissingError(
             f"expected a result of streammc at {source}, found nothing: check the path"
         )
-    meta, listed = _read_group(source)
-    arrays = {}
-    for name, entry in listed.items():
-        where = source / name / chunk_key((0,) * len(entry["shape"]))
-        try:
-            chunk = read_file(where, limit=entry["size"])
-        except MissingError:
-            raise StoreError(
-                f"expected {where}, found none: the result is incomplete"
-                "; delete it and compute it again"
-            ) from None
-        if len(chunk) != entry["size"] or chunk_checksum(chunk) != entry["crc32c"]:
-            raise StoreError(
-                f"expected {where} as it was written, found another size or checksum: the file "
-                "is damaged; delete the result and compute it again"
-            )
-        arrays[name] = decode(chunk, tuple(entry["shape"]), entry["dtype"], where)
-    return arrays, meta
+    meta, stored = _read_group(source)
+    return {name: read_stored(source / name, array) for name, array in stored.items()}, meta
 
 
-def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    where = source / "zarr.json"
+def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, StoredArray]]:
+    where = source / DOCUMENT
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
@@ -180,21 +151,13 @@ def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"format {own.get('format')} of kind {own.get('kind')!r}: update streammc or choose "
             "another path"
         )
-    for name, entry in own["arrays"].items():
-        check_name(name, StoreError)
-        shape, dtype = entry["shape"], entry["dtype"]
-        sizes = all(isinstance(n, int) and n >= 0 for n in shape)
-        if not sizes or dtype not in (*NUMERIC, STRING):
-            raise StoreError(
-                f"expected an array of numbers or text, found {entry} in {where}"
-                ": delete the result and compute it again"
-            )
-        if dtype != STRING and prod(shape) * np.dtype(dtype).itemsize + 4 != entry["size"]:
-            raise StoreError(
-                f"expected sizes that agree in {where}, found {name} {entry}"
-                ": delete the result and compute it again"
-            )
-    return meta, own["arrays"]
+    try:
+        return meta, {k: stored_from_entry(k, entry) for k, entry in own["arrays"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"expected numbers or text of sizes that agree in {where}, found {error}: delete the "
+            "result and compute it again"
+        ) from error
 
 
 def _replaceable(target: Path) -> bool:

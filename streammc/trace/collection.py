@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streammc.errors import MissingError, StoreError, StreammcError
-from streammc.trace.commit import ROOT, draw_axis
+from streammc.trace.commit import ROOT
 from streammc.trace.debris import Debris, judged, size_of
 from streammc.trace.disk import read_file
 from streammc.trace.kinds import STORE_MANIFEST
@@ -118,12 +118,11 @@ def _chunks_beyond(path: Path, state: RunState) -> list[Path]:
     """Return the chunks of intervals that are not committed."""
     found = []
     for key, spec in state.growing().items():
-        axis, dims = draw_axis(spec), len(spec.shape)
-        whole = -(-spec.shape[axis] // spec.chunk[axis])
+        dims = len(spec.shape)
         for name in _names(path / key):
             index = name.split(".")[1:]
             chunk = name.startswith("c.") and all(each.isdecimal() for each in index)
-            if chunk and len(index) == dims and int(index[axis]) >= whole:
+            if chunk and len(index) == dims and int(index[spec.axis]) >= spec.n_chunks:
                 found.append(path / key / name)
     return found
 

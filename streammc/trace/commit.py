@@ -8,9 +8,8 @@ import json
 import os
 import re
 import shutil
-import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -19,22 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import BusyError, IdentityError, MissingError, StoreError
-from streammc.trace.codec import (
-    DOCUMENT_LIMIT,
-    ArraySpec,
-    chunk_checksum,
-    chunk_key,
-    crc32c,
-    decode,
-    document_bytes,
-    dtype_name,
-    encode,
-    fill_value,
-)
 from streammc.trace.disk import (
     FileStamp,
     file_stamp,
     read_file,
+    read_files,
     replace_files,
     reporting,
     stamp_difference,
@@ -42,101 +30,26 @@ from streammc.trace.disk import (
     write_files,
 )
 from streammc.trace.lock import FOLDER
-from streammc.trace.run_state import GROUPS, SAMPLES, FixedArray, Mark, RunState, root_document
+from streammc.trace.run_state import GROUPS, SAMPLES, Mark, RunState, root_document
+from streammc.trace.zarr_files import (
+    DOCUMENT,
+    DOCUMENT_LIMIT,
+    ArraySpec,
+    StoredArray,
+    crc32c,
+    dtype_name,
+    encode,
+    fill_value,
+    fold,
+    group_document,
+    interval_checksum,
+    read_chunk,
+    read_chunks,
+    read_growing,
+    read_stored,
+    store_array,
+)
 from streammc.unfinished import is_temporary
-
-
-def draw_axis(spec: ArraySpec) -> int:
-    """Return the axis of the draws, along which an array grows."""
-    return spec.dims.index("draw")
-
-
-def chunk_path(folder: Path, spec: ArraySpec, number: int) -> Path:
-    """Return the path of chunk ``number`` along the draws."""
-    return folder / chunk_key(tuple(number if dim == "draw" else 0 for dim in spec.dims))
-
-
-def fold(total: int, part: int) -> int:
-    """Return the checksum of a sequence of chunks extended by one chunk.
-
-    ``total`` is the checksum of the sequence, ``part`` that of the chunk.
-    """
-    return crc32c(struct.pack("<II", total, part))
-
-
-def interval_checksum(values: NDArray[Any]) -> int:
-    """Return the checksum of the draws in one chunk, without padding."""
-    return crc32c(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes())
-
-
-def read_chunk(path: Path, key: str, spec: ArraySpec, number: int) -> NDArray[Any]:
-    """Return the committed draws in one chunk, without padding.
-
-    Raises
-    ------
-    StoreError
-        If the file is missing, damaged or of another size.
-    """
-    where = chunk_path(path / key, spec, number)
-    size = spec.chunk_bytes()
-    try:
-        data = read_file(where, limit=size)
-    except MissingError:
-        raise StoreError(
-            f"expected the committed draws in {where}, found none: the run is incomplete; "
-            "restore the file from a copy"
-        ) from None
-    values = decode(data, spec.chunk, spec.dtype, where)
-    axis = draw_axis(spec)
-    left = spec.shape[axis] - number * spec.chunk[axis]
-    return values[:left] if axis == 0 else values[:, :left]
-
-
-def chunks(path: Path, state: RunState, key: str) -> Iterator[NDArray[Any]]:
-    """Yield the committed chunks of a growing array; at the end check their sequence.
-
-    Raises
-    ------
-    StoreError
-        If a chunk is missing, damaged, or not the committed one at its place.
-    """
-    spec = state.growing()[key]
-    axis = draw_axis(spec)
-    total = 0
-    for number in range(-(-spec.shape[axis] // spec.chunk[axis])):
-        values = read_chunk(path, key, spec, number)
-        total = fold(total, interval_checksum(values))
-        yield values
-    if total != state.sums[key][1]:
-        raise StoreError(
-            f"expected the chunks of {path / key} as they were committed, found others in their "
-            "place: restore the array from a copy"
-        )
-
-
-def read_fixed(path: Path, state: RunState, key: str) -> NDArray[Any]:
-    """Return an array that was written once.
-
-    Raises
-    ------
-    StoreError
-        If it is missing or damaged.
-    """
-    array = state.fixed[key]
-    where = path / key / chunk_key((0,) * len(array.spec.shape))
-    try:
-        data = read_file(where, limit=array.size)
-    except MissingError:
-        raise StoreError(
-            f"expected {where}, found none: the run is incomplete: restore the file from a copy"
-        ) from None
-    values = decode(data, array.spec.shape, array.spec.dtype, where)
-    if chunk_checksum(data) != array.crc32c:
-        raise StoreError(
-            f"expected {where} as it was committed, found another version of it"
-            ": restore the file from a copy"
-        )
-    return values
 
 
 def check_contents(path: Path, state: RunState) -> None:
@@ -147,36 +60,36 @@ def check_contents(path: Path, state: RunState) -> None:
     StoreError
         If a file is missing or wrong; the message names the first one.
     """
-    for key in state.fixed:
-        read_fixed(path, state, key)
-    for key in state.sums:
-        for _ in chunks(path, state, key):
+    for key, array in state.fixed.items():
+        read_stored(path / key, array)
+    for key, spec in state.growing().items():
+        for _ in read_chunks(path / key, spec, state.sums[key][1]):
             pass
 
 
-def read_group(path: Path, state: RunState, group: str) -> dict[str, NDArray[Any]]:
-    """Return the committed arrays of a group by name.
+def read_group(
+    path: Path, state: RunState, group: str, only: Collection[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the committed arrays of a group by name: all, or those of ``only`` that it has.
 
     Raises
     ------
     MissingError
         If the run has no such group.
     StoreError
-        If an array of the group is damaged.
+        If one of these arrays is damaged.
     """
-    found: dict[str, NDArray[Any]] = {}
+    require_group(path, state, group)
+    arrays = {}
     for key, spec in state.specs().items():
         owner, _, name = key.partition("/")
-        if owner != group:
+        if owner != group or (only is not None and name not in only):
             continue
         if key in state.fixed:
-            found[name] = read_fixed(path, state, key)
+            arrays[name] = read_stored(path / key, state.fixed[key])
         else:
-            parts = list(chunks(path, state, key))
-            empty = np.empty(spec.shape, spec.dtype)
-            found[name] = np.concatenate(parts, axis=draw_axis(spec)) if parts else empty
-    require_group(path, state, group)
-    return found
+            arrays[name] = read_growing(path / key, spec, state.sums[key][1])
+    return arrays
 
 
 def require_group(path: Path, state: RunState, group: str) -> None:
@@ -192,9 +105,10 @@ def read_theta(path: Path, state: RunState, phase: str) -> NDArray[np.float64]:
     """Return the committed theta (chain, draw, d) of a phase."""
     layout = state.layout
     theta = np.empty((layout.chains, state.committed[phase], len(layout.labels)))
+    specs = layout.growing(phase, state.committed[phase])
     for variable in layout.variables:
         key, start = f"{GROUPS[phase][0]}/{variable.name}", 0
-        for values in chunks(path, state, key):
+        for values in read_chunks(path / key, specs[key], state.sums[key][1]):
             block = values if variable.dim else values[:, :, None]
             theta[:, start : start + block.shape[1], variable.columns] = block
             start += block.shape[1]
@@ -282,17 +196,12 @@ def read_checkpoint(path: Path, size: int, checksum: int) -> State:
     return arrays, meta
 
 
-def checkpoint_checksum(data: bytes) -> int:
-    """Return the checksum of a checkpoint that a commit records."""
-    return crc32c(data)
-
-
-ROOT: Final = "zarr.json"
+ROOT: Final = DOCUMENT
 
 # The checkpoint folder looks like an empty zarr array, so that a reader without consolidated
 # metadata does not warn about unknown files.
 _OPAQUE: Final = ArraySpec((0,), (1,), "uint8", ("checkpoint_byte",))
-_GROUP: Final = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}}).encode()
+_GROUP: Final = json.dumps(group_document({})).encode()
 _CHECKPOINT: Final = re.compile(r"(\d{1,18})\.npz")
 
 Stamp = FileStamp
@@ -301,15 +210,19 @@ Stamp = FileStamp
 Files = dict[Path, bytes]
 
 
+def array_documents(path: Path, state: RunState) -> Files:
+    """Return the documents of the arrays of a run."""
+    return {path / key / ROOT: spec.document_bytes() for key, spec in state.specs().items()}
+
+
 def make_folders(path: Path, state: RunState) -> None:
     """Make the folders of all groups and arrays, and write their documents."""
     for name in (*state.groups(), *state.specs()):
         with reporting("create", path / name):
             (path / name).mkdir(exist_ok=True)
     files = {path / group / ROOT: _GROUP for group in state.groups()}
-    files[path / FOLDER / ROOT] = document_bytes(_OPAQUE)
-    files |= {path / key / ROOT: document_bytes(spec) for key, spec in state.specs().items()}
-    write_files(files)
+    files[path / FOLDER / ROOT] = _OPAQUE.document_bytes()
+    write_files(files | array_documents(path, state))
     sync_directory(path)
     if not is_temporary(path):
         sync_directory(path.parent)
@@ -317,39 +230,25 @@ def make_folders(path: Path, state: RunState) -> None:
 
 def write_documents(path: Path, state: RunState) -> None:
     """Rewrite the documents of arrays that do not yet have the shape of the last commit."""
-    stale: Files = {}
-    for key, spec in state.specs().items():
-        where, wanted = path / key / ROOT, document_bytes(spec)
-        try:
-            current = read_file(where, limit=DOCUMENT_LIMIT)
-        except MissingError:
-            current = b""
-        if current != wanted:
-            stale[where] = wanted
+    wanted = array_documents(path, state)
+    current = read_files(wanted, limit=DOCUMENT_LIMIT)
+    stale = {where: data for where, data in wanted.items() if current.get(where) != data}
     if stale:
         replace_files(stale, path / FOLDER)
 
 
-def fixed_spec(dims: Sequence[str], values: NDArray[Any]) -> ArraySpec:
-    """Return the spec of an array that is written once, as one chunk."""
-    return ArraySpec(values.shape, values.shape, dtype_name(values.dtype), tuple(dims))
-
-
 def write_fixed(
     path: Path, arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]]
-) -> dict[str, FixedArray]:
+) -> dict[str, StoredArray]:
     """Write arrays ``group/name`` -> (dims, values) of one chunk each; return their entries."""
     files: Files = {}
     entries = {}
     for key, (dims, values) in arrays.items():
-        spec = fixed_spec(dims, values)
-        data = encode(values, spec.dtype)
         with reporting("create", path / key):
             (path / key).mkdir(parents=True, exist_ok=True)
         files[(path / key).parent / ROOT] = _GROUP
-        files[path / key / ROOT] = document_bytes(spec)
-        files[path / key / chunk_key((0,) * values.ndim)] = data
-        entries[key] = FixedArray(spec, len(data), chunk_checksum(data))
+        entries[key], own = store_array(path / key, dims, values)
+        files |= own
     write_files(files)
     sync_directory(path)
     return entries
@@ -375,7 +274,7 @@ def encode_interval(
     new, again, sums = Files(), Files(), dict(state.sums)
     for key, values in arrays.items():
         spec = specs[key]
-        axis = draw_axis(spec)
+        axis = spec.axis
         whole = np.asarray(values, dtype=spec.dtype)
         part = interval_checksum(whole)
         missing = spec.chunk[axis] - values.shape[axis]
@@ -390,18 +289,17 @@ def encode_interval(
             fill = np.array(fill_value(spec.dtype), dtype=spec.dtype)
             padding = [(0, missing if i == axis else 0) for i in range(whole.ndim)]
             whole = np.pad(whole, padding, constant_values=fill)
-        files[chunk_path(path / key, spec, number)] = encode(whole, spec.dtype)
+        files[path / key / spec.key(number)] = encode(whole, spec.dtype)
     return new, again, sums
 
 
 def _check_same(path: Path, key: str, spec: ArraySpec, number: int, values: NDArray[Any]) -> None:
-    old = read_chunk(path, key, spec, number)
-    axis = draw_axis(spec)
-    new = np.asarray(values, dtype=spec.dtype).take(range(old.shape[axis]), axis=axis)
+    old = read_chunk(path / key, spec, number)
+    new = np.asarray(values, dtype=spec.dtype).take(range(old.shape[spec.axis]), axis=spec.axis)
     if old.tobytes() != new.tobytes():
         raise IdentityError(
-            f"expected the draws from {number * spec.chunk[axis]} on to come out as they are in "
-            f"{path / key}, found others: continue on the machine and with the versions that "
+            f"expected the draws from {number * spec.chunk[spec.axis]} on to come out as they are "
+            f"in {path / key}, found others: continue on the machine and with the versions that "
             "started this run, or choose another output"
         )
 
@@ -410,9 +308,7 @@ def encode_checkpoint(state: RunState, checkpoint: tuple[Any, Any]) -> tuple[byt
     """Return the content of a checkpoint and its mark, for the coming commit of ``state``."""
     data = checkpoint_content(*checkpoint)
     done = state.committed
-    return data, Mark(
-        state.generation, done["warmup"], done["draws"], len(data), checkpoint_checksum(data)
-    )
+    return data, Mark(state.generation, done["warmup"], done["draws"], len(data), crc32c(data))
 
 
 def checkpoint_path(path: Path, generation: int) -> Path:

@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -207,6 +207,15 @@ def read_file(path: Path, *, limit: int) -> bytes:
                 f"expected a regular file at {path}, found a link: copy the file itself"
             ) from error
         raise
+
+
+def read_files(paths: Iterable[Path], *, limit: int) -> dict[Path, bytes]:
+    """Return the contents of those of some files that exist; errors as of :func:`read_file`."""
+    contents = {}
+    for path in paths:
+        with suppress(MissingError):
+            contents[path] = read_file(path, limit=limit)
+    return contents
 
 
 class FileStamp(NamedTuple):

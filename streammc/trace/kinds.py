@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streammc.errors import StoreError, StreammcError
-from streammc.trace.codec import DOCUMENT_LIMIT, is_sealed, unseal
 from streammc.trace.disk import read_file
+from streammc.trace.zarr_files import DOCUMENT_LIMIT, is_sealed, unseal
 
 STORE_MANIFEST: Final = "streammc-manifest.json"
 STORE: Final = "store"

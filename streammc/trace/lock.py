@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from streammc.errors import AccessError, BusyError, MissingError, OutputError, StoreError
-from streammc.trace.codec import DOCUMENT_LIMIT, is_sealed
 from streammc.trace.disk import read_file, reporting
+from streammc.trace.zarr_files import DOCUMENT_LIMIT, is_sealed
 from streammc.unfinished import is_temporary, refuse_reserved_name
 
 FOLDER: Final = "checkpoint"

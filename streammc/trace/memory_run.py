@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +22,11 @@ from streammc.trace.run_directory import RunDirectory
 from streammc.trace.run_state import (
     GROUPS,
     Dimensioned,
-    FixedArray,
     Layout,
     RunState,
     initial_arrays,
 )
+from streammc.trace.zarr_files import StoredArray, whole_spec
 from streammc.unfinished import discard_folder, temporary_folder, write_later
 
 MOST_BYTES: Final = 16 * 2**20
@@ -118,18 +118,18 @@ class MemoryRun(RunDirectory):
         made = self._commits["draws"] or self._commits["warmup"]
         return copy.deepcopy(made[-1].checkpoint) if made else None
 
-    def read_group(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return copies of the arrays of a group by name."""
-        found: dict[str, NDArray[Any]] = {}
+    def read_group(self, name: str, only: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Return copies of the arrays of a group by name: all, or those of ``only``."""
+        commit.require_group(self.path, self._state, name)
+        arrays: dict[str, NDArray[Any]] = {}
         for phase in self._state.phases():
             if name in GROUPS[phase]:
-                arrays = self._state.layout.interval_arrays(
+                grown = self._state.layout.interval_arrays(
                     phase, 0, self.draws_matrix(phase), self._statistics(phase)
                 )
-                found |= _of_group(name, arrays)
-        found |= {key: values.copy() for key, (_, values) in _of_group(name, self._fixed).items()}
-        commit.require_group(self.path, self._state, name)
-        return found
+                arrays |= _of_group(name, grown)
+        arrays |= {key: values.copy() for key, (_, values) in _of_group(name, self._fixed).items()}
+        return {key: array for key, array in arrays.items() if only is None or key in only}
 
     @property
     def state(self) -> RunState:
@@ -198,7 +198,7 @@ class MemoryRun(RunDirectory):
     def _with_fixed(self, arrays: Mapping[str, Dimensioned]) -> RunState:
         # Copies: the caller keeps its arrays, and the file is written later.
         kept = {key: (tuple(dims), np.array(values)) for key, (dims, values) in arrays.items()}
-        entries = {k: FixedArray(commit.fixed_spec(*array), 0, 0) for k, array in kept.items()}
+        entries = {k: StoredArray(whole_spec(*array), 0, 0) for k, array in kept.items()}
         self._fixed |= kept
         return replace(self._state, fixed={**self._state.fixed, **entries})
 

@@ -28,27 +28,26 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.trace.addresses import given_path
-from streammc.trace.codec import (
+from streammc.trace.debris import collect_debris, marked_partial
+from streammc.trace.disk import read_file, reporting, swap, sync_directory, write_file, write_files
+from streammc.trace.kinds import GROUP_EFFECTS, PREDICTIONS, refuse_other_kind
+from streammc.trace.row_tables import ZARR, is_row_table, long_columns, output_format, write_table
+from streammc.trace.zarr_files import (
+    DOCUMENT,
     DOCUMENT_LIMIT,
     STRING,
     ArraySpec,
     check_name,
     checked_body,
     chunk_key,
-    consolidated,
-    decode,
-    document,
-    document_bytes,
     dtype_name,
     encode,
     plain,
+    read_chunk,
     seal,
+    store_array,
     unseal,
 )
-from streammc.trace.debris import collect_debris, marked_partial
-from streammc.trace.disk import read_file, reporting, swap, sync_directory, write_file
-from streammc.trace.kinds import GROUP_EFFECTS, PREDICTIONS, refuse_other_kind
-from streammc.trace.row_tables import ZARR, is_row_table, long_columns, output_format, write_table
 from streammc.unfinished import (
     announce,
     current_mark,
@@ -95,7 +94,7 @@ def read_meta(path: str | os.PathLike[str], of: RowKind = ROWS) -> tuple[dict[st
             f"expected a result of streammc at {source}, found nothing: check the path"
         )
     refuse_other_kind(source, of.kind)
-    where = source / "zarr.json"
+    where = source / DOCUMENT
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
@@ -126,7 +125,7 @@ def check_chunks(path: str | os.PathLike[str], of: RowKind = ROWS) -> Iterator[s
     _, names = read_meta(source, of)
     for name in names:
         check_name(name, StoreError)
-        where = source / name / "zarr.json"
+        where = source / name / DOCUMENT
         try:
             found = json.loads(read_file(where, limit=2**20))
             counts = [
@@ -258,8 +257,9 @@ class RowArrays:
         name = self._of.label if name is None else name
         whole = np.zeros(self.chunk_rows, ids.dtype)
         whole[: len(ids)] = ids
-        key = chunk_key((start // self.chunk_rows,))
-        write_file(self.folder / name / key, encode(whole, self._specs[name].dtype))
+        spec = self._specs[name]
+        where = self.folder / name / spec.key(start // self.chunk_rows)
+        write_file(where, encode(whole, spec.dtype))
 
     def commit(
         self,
@@ -292,8 +292,8 @@ class RowArrays:
         """
         specs = dict(self._specs)
         for name, spec in specs.items():
-            for chunk in range(-(-spec.shape[0] // self.chunk_rows)):
-                where = self.folder / name / chunk_key((chunk, *(0,) * (len(spec.shape) - 1)))
+            for chunk in range(spec.n_chunks):
+                where = self.folder / name / spec.key(chunk)
                 sized = spec.dtype == STRING or (
                     where.is_file() and where.stat().st_size == spec.chunk_bytes()
                 )
@@ -306,15 +306,14 @@ class RowArrays:
             return self._commit_table(plain(meta), arrays or {})
         for name, (dims, values) in (arrays or {}).items():
             check_name(name)
-            array = np.asarray(values)
-            specs[name] = ArraySpec(array.shape, array.shape, dtype_name(array.dtype), tuple(dims))
             (self.folder / name).mkdir()
-            content = encode(array, specs[name].dtype)
-            write_file(self.folder / name / chunk_key((0,) * array.ndim), content)
+            stored, files = store_array(self.folder / name, dims, np.asarray(values))
+            specs[name] = stored.spec
+            write_files(files)
         for name, spec in specs.items():
-            write_file(self.folder / name / "zarr.json", document_bytes(spec))
+            write_file(self.folder / name / DOCUMENT, spec.document_bytes())
             sync_directory(self.folder / name)
-        listed = {name: document(spec) for name, spec in specs.items()}
+        nodes = {name: spec.document() for name, spec in specs.items()}
         own = {
             "format": FORMAT,
             "kind": self._of.sealed,
@@ -325,7 +324,7 @@ class RowArrays:
         label, dim = self._of.label, self._of.dim
         coordinates = {COORDINATES: label} if label in specs and label != dim else {}
         attributes = plain(meta) | coordinates
-        write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
+        write_file(self.folder / DOCUMENT, seal(attributes, own, nodes))
         self._refuse_existing()
         unmark(self.folder)
         sync_directory(self.folder)
@@ -352,15 +351,10 @@ class RowArrays:
         specs = self._specs
         dims = max((spec.dims[1:] for spec in specs.values()), key=len)
         coordinates = {dim: arrays[dim][1] for dim in dims}
-        rows = next(iter(specs.values())).shape[0]
-        for chunk in range(-(-rows // self.chunk_rows)):
-            kept = min(self.chunk_rows, rows - chunk * self.chunk_rows)
-            columns = {}
-            for name, spec in specs.items():
-                key = chunk_key((chunk, *(0,) * (len(spec.shape) - 1)))
-                where = self.folder / name / key
-                data = read_file(where, limit=2**31)
-                columns[name] = decode(data, spec.chunk, spec.dtype, where)[:kept]
+        for chunk in range(next(iter(specs.values())).n_chunks):
+            columns = {
+                name: read_chunk(self.folder / name, spec, chunk) for name, spec in specs.items()
+            }
             yield long_columns(columns, self._of.label, dims, coordinates)
 
     def _refuse_existing(self) -> None:

@@ -14,7 +14,7 @@ never uncommitted draws.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -35,13 +35,13 @@ from streammc.errors import (
 from streammc.trace import commit, disk, places
 from streammc.trace import commit as checkpoints
 from streammc.trace.addresses import is_address, named, named_errors
-from streammc.trace.codec import DOCUMENT_LIMIT, check_name, plain, unseal
 from streammc.trace.disk import read_file
 from streammc.trace.finite import require_finite
 from streammc.trace.kinds import RUN, refuse_other_kind
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.places import run_folder
 from streammc.trace.run_state import (
+    GROUPS,
     SAMPLES,
     Dimensioned,
     Layout,
@@ -50,6 +50,7 @@ from streammc.trace.run_state import (
     new_state,
     state_from_json,
 )
+from streammc.trace.zarr_files import DOCUMENT_LIMIT, check_name, plain, read_stored, unseal
 from streammc.unfinished import write_now
 
 
@@ -207,9 +208,16 @@ class RunView:
             raise StoreError(f"expected a checkpoint in {self.path}, found none: start again")
         return None
 
-    def read_group(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return the committed arrays of a group by name, with verified checksums."""
-        return commit.read_group(self.path, self._state, name)
+    def read_group(self, name: str, only: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Return the committed arrays of a group by name, with verified checksums.
+
+        With ``only`` those of these names that the group has.
+        """
+        return commit.read_group(self.path, self._state, name, only)
+
+    def statistics(self, *names: str, phase: str = "draws") -> dict[str, NDArray[Any]]:
+        """Return the statistics (chain, draw) of these names that the run has, by name."""
+        return self.read_group(GROUPS[phase][1], names)
 
     def digest(self) -> str:
         """Return the SHA-256 of all committed draws and statistics, warm-up included."""
@@ -232,7 +240,7 @@ class RunView:
 
     def _read_fixed(self, key: str) -> NDArray[Any]:
         """Return the array ``group/name``, which was written once."""
-        return commit.read_fixed(self.path, self._state, key)
+        return read_stored(self.path / key, self._state.fixed[key])
 
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
         """Return the committed draws of theta (chain, draw, d), columns as :attr:`labels`."""

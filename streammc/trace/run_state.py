@@ -18,15 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, StoreError
-from streammc.trace.codec import (
-    NUMERIC,
-    STRING,
+from streammc.trace.zarr_files import (
     ArraySpec,
+    StoredArray,
     check_name,
-    consolidated,
-    document,
     dtype_name,
+    group_document,
     seal,
+    stored_from_entry,
 )
 
 PHASES: Final = ("warmup", "draws")
@@ -82,10 +81,11 @@ class Layout:
             inner = (len(variable.columns),) if variable.dim else ()
             dims = (*SAMPLE_DIMS, variable.dim) if variable.dim else SAMPLE_DIMS
             specs[f"{parameters}/{variable.name}"] = ArraySpec(
-                (c, length, *inner), (c, k, *inner), "float64", dims
+                (c, length, *inner), (c, k, *inner), "float64", dims, axis=1
             )
         for name, dtype in self.stats.items():
-            specs[f"{statistics}/{name}"] = ArraySpec((c, length), (c, k), dtype, SAMPLE_DIMS)
+            key = f"{statistics}/{name}"
+            specs[key] = ArraySpec((c, length), (c, k), dtype, SAMPLE_DIMS, axis=1)
         for group in GROUPS[phase]:
             specs[f"{group}/draw"] = ArraySpec((length,), (k,), "int64", ("draw",))
         return specs
@@ -260,15 +260,6 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class FixedArray:
-    """An array of one chunk, written once."""
-
-    spec: ArraySpec
-    size: int
-    crc32c: int
-
-
-@dataclass(frozen=True)
 class RunState:
     """Immutable layout, plan and commit of a run; each commit makes a new state."""
 
@@ -284,7 +275,7 @@ class RunState:
     sums: Mapping[str, tuple[int, int]]
     """``group/name`` -> checksum over the full chunks, and over all committed draws."""
     marks: tuple[Mark, ...]
-    fixed: Mapping[str, FixedArray]
+    fixed: Mapping[str, StoredArray]
     """``group/name`` -> array written once."""
 
     def phases(self) -> tuple[str, ...]:
@@ -343,10 +334,9 @@ class RunState:
 
 def root_document(state: RunState, attributes: Mapping[str, Any]) -> bytes:
     """Return the root ``zarr.json``: attributes, state and consolidated metadata."""
-    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    metadata: dict[str, Any] = dict.fromkeys(state.groups(), group)
-    metadata |= {key: document(spec) for key, spec in sorted(state.specs().items())}
-    return seal(attributes, own_entries(state), consolidated(metadata))
+    nodes: dict[str, Any] = dict.fromkeys(state.groups(), group_document({}))
+    nodes |= {key: spec.document() for key, spec in sorted(state.specs().items())}
+    return seal(attributes, own_entries(state), nodes)
 
 
 def own_entries(state: RunState) -> dict[str, Any]:
@@ -362,16 +352,7 @@ def own_entries(state: RunState) -> dict[str, Any]:
         "committed": dict(state.committed),
         "sums": {key: list(pair) for key, pair in state.sums.items()},
         "checkpoints": [vars(mark) for mark in state.marks],
-        "fixed": {
-            key: {
-                "shape": list(array.spec.shape),
-                "dtype": array.spec.dtype,
-                "dims": list(array.spec.dims),
-                "size": array.size,
-                "crc32c": array.crc32c,
-            }
-            for key, array in state.fixed.items()
-        },
+        "fixed": {key: array.entry() for key, array in state.fixed.items()},
     }
 
 
@@ -400,7 +381,7 @@ def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
             marks=tuple(
                 Mark(**{k: int(v) for k, v in mark.items()}) for mark in own["checkpoints"]
             ),
-            fixed={key: _fixed(key, entry) for key, entry in own["fixed"].items()},
+            fixed={key: stored_from_entry(key, entry) for key, entry in own["fixed"].items()},
         )
         whole = (
             0 <= state.committed["warmup"] <= state.warmup
@@ -419,20 +400,6 @@ def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
             ": restore the file from a copy"
         )
     return state
-
-
-def _fixed(key: str, entry: Mapping[str, Any]) -> FixedArray:
-    for part in key.split("/"):
-        check_name(part, StoreError)
-    shape, dtype = tuple(entry["shape"]), entry["dtype"]
-    if dtype not in (*NUMERIC, STRING) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"array {key} of {dtype!r:.40} {shape!r:.80}")
-    spec = ArraySpec(shape, shape, dtype, tuple(entry["dims"]))
-    if dtype != STRING and int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize + 4 != int(
-        entry["size"]
-    ):
-        raise ValueError(f"array {key} of {entry['size']} bytes and shape {shape!r:.80}")
-    return FixedArray(spec, int(entry["size"]), int(entry["crc32c"]))
 
 
 def new_state(layout: Layout, identity: Mapping[str, Any], warmup: int, draws: int) -> RunState:

@@ -13,7 +13,7 @@ import google_crc32c
 
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
-from streammc.trace.codec import seal, unseal
+from streammc.trace.zarr_files import seal, unseal
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -213,6 +213,5 @@ def edit_sealed(path: Path, change: Change, *, meta: bool = False) -> None:
     """Change the state in a sealed document, or the attributes beside it, with its checksum."""
     attributes, state = unseal(path.read_bytes(), path)
     change(attributes if meta else state)
-    rest = json.loads(path.read_bytes())
-    kept = {key: rest[key] for key in rest if key == "consolidated_metadata"}
-    path.write_bytes(seal(attributes, state, kept))
+    nodes = json.loads(path.read_bytes()).get("consolidated_metadata", {}).get("metadata")
+    path.write_bytes(seal(attributes, state, nodes))

@@ -88,7 +88,7 @@ def test_a_run_refused_at_one_interval_is_refused_again_when_it_is_opened() -> N
     variance[:, :10] = 3.5  # refused after ten draws; over all of them the mean is 0.95
     run: Any = SimpleNamespace(
         phase="draws", committed_draws=40, draws=80, warmup=20, interval=10, next_length=10,
-        next_start=40, read_group=lambda _: {"log_lik_variance": variance},
+        next_start=40, statistics=lambda *_, phase: {"log_lik_variance": variance},
     )  # fmt: skip
     with pytest.raises(RefusedError, match=r"found a mean of 3\.5"):
         Watch(run, hmc_ecs())

@@ -14,10 +14,10 @@ import pytest
 from checks_of_trust import rounds
 
 from streammc.errors import MissingError, StoreError
-from streammc.trace.codec import crc32c
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.run_state import root_document
+from streammc.trace.zarr_files import crc32c
 
 OBJECTS = (
     "zarr.json",

@@ -8,10 +8,10 @@ import zarr
 from zarr.codecs import BytesCodec, Crc32cCodec
 
 from streammc.errors import ConfigError
-from streammc.trace.codec import NUMERIC, ArraySpec, decode, document_bytes, encode
 from streammc.trace.datatree import facts, open_run
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.run_state import make_layout
+from streammc.trace.zarr_files import NUMERIC, ArraySpec, decode, encode
 
 
 def test_the_tree_has_arviz_names_and_coordinates(job, finished):
@@ -149,7 +149,7 @@ def test_chunks_written_here_equal_those_of_zarr(tmp_path, dtype):
     assert encode(values, dtype) == (tmp_path / "theirs" / "c" / "0" / "0").read_bytes()
     (tmp_path / "ours").mkdir()
     spec = ArraySpec((4, 6), (4, 6), dtype, ("a", "b"))
-    (tmp_path / "ours" / "zarr.json").write_bytes(document_bytes(spec))
+    (tmp_path / "ours" / "zarr.json").write_bytes(spec.document_bytes())
     (tmp_path / "ours" / "c.0.0").write_bytes(encode(values, dtype))
     ours = zarr.open_array(tmp_path / "ours", mode="r")
     np.testing.assert_array_equal(theirs[...], ours[...])

@@ -205,7 +205,7 @@ class SubsampleOptions(TrajectoryOptions):
         """
         from streammc.samplers.hamiltonian.problem import described
 
-        stats = run.read_group("sample_stats")
+        stats = run.statistics("sign", "beyond_edge")
         facts: dict[str, Any] = {"recalibration": described(setup.cv, setup.plan)}
         if "sign" in stats:
             facts["mean_sign"] = float(stats["sign"].mean())

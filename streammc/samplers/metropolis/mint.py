@@ -277,7 +277,7 @@ def tempered_facts(
     """
     tau, exponent = sampler.exponents(n_rows)
     m = sampler.rows_of(n_rows)
-    stats = run.read_group("sample_stats")
+    stats = run.statistics("log_lik_variance", "acceptance_rate", "decision_error")
     variance, moved = stats["log_lik_variance"], stats["acceptance_rate"].sum(axis=1) > 0.0
     third = stats["decision_error"] / (6.0 * NORMALITY) * variance**1.5
     known = third[np.isfinite(third)]

@@ -210,7 +210,7 @@ class MetropolisOptions(Sampler):
             ``decision_error_unknown``, the share of decisions without an estimate; ``forced``: the
             share that looked at all rows or was skipped; and :func:`temperature_facts`.
         """
-        stats = run.read_group("sample_stats")
+        stats = run.statistics("test_rows", "decision_error", "forced")
         rows, error = stats["test_rows"], stats["decision_error"]
         known = error[np.isfinite(error)]
         return {
@@ -468,9 +468,9 @@ def temperature_facts(run: RunDirectory) -> dict[str, Any]:
     """
     schedule = schedule_of(run.identity)
     asked = schedule.describe()
-    stats = run.read_group("sample_stats")
-    last = np.asarray(stats["temperature"])[:, -1]
-    iteration = run.warmup + np.asarray(stats["temperature"]).shape[1] - 1
+    heat = run.statistics("temperature")["temperature"]
+    last = heat[:, -1]
+    iteration = run.warmup + heat.shape[1] - 1
     expected = schedule.at(iteration, 1)[0] * float(run.attributes.get(IMPLIED, 1.0))
     factor = last / expected
     if run.attributes.get("sampler", {}).get("remedy") != "heat" or factor.max() < 1 + _ROUNDING:

@@ -108,7 +108,7 @@ class StochasticGradient(Sampler):
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return ``decay``, and ``noise_clipped``: share of steps with a clipped noise estimate."""
-        clipped = run.read_group("sample_stats").get("noise_clipped")
+        clipped = run.statistics("noise_clipped").get("noise_clipped")
         return {
             "decay": self.decay,
             "noise_clipped": None if clipped is None else float(clipped.mean()),

@@ -14,7 +14,7 @@ from streammc.stores.cloud import staged_run
 from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.cloud.requests import connect
 from streammc.stores.cloud.staged_run import Packed, Pointer, decode, put_pointer, read_pointer
-from streammc.trace.codec import seal
+from streammc.trace.zarr_files import seal
 
 STATE = (Packed("objects/a-000001.tar", 10, "00ff"),)
 
