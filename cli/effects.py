@@ -20,7 +20,7 @@ from streammc.cli.receipt import (
     COMMITTED,
     DRAWS,
     described_rows,
-    make_once,
+    make_output,
     of_draws,
     require_apart,
 )
@@ -110,11 +110,10 @@ def effects(
     def describe() -> dict[str, Any]:
         return described_rows(output, GROUPS)
 
-    with Progress(printer, interruption) as progress:
-
-        def make() -> dict[str, Any]:
+    def make(replace: bool) -> dict[str, Any]:
+        with Progress(printer, interruption) as progress:
             request = PredictionRequest(
-                **options, overwrite=overwrite, scheduler=where, progress=progress.of("effects")
+                **options, overwrite=replace, scheduler=where, progress=progress.of("effects")
             )
             model = registered_model(opened.identity["model"])
             if groups:
@@ -122,12 +121,10 @@ def effects(
             fewer = effect_draws is None
             return write_effects(opened, model, table, output, request, fewer=fewer)
 
-        result, new = make_once(
-            of_draws(output, asked, overwrite=overwrite), describe, make, overwrite=overwrite
-        )
-    if not new:
-        printer.note(f"{output} is already there, made by the same command: nothing to do")
-    printer.result({"output": output, **result}, human(output, result))
+    receipt = of_draws(output, asked, overwrite=overwrite)
+    result = make_output(printer, receipt, describe, make, overwrite=overwrite)
+    if result is not None:
+        printer.result({"output": output, **result}, human(output, result))
 
 
 def _check_options(ctx: click.Context, drawn: bool) -> None:

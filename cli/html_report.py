@@ -78,21 +78,21 @@ def report(
         versions=_versions(),
         predictions=shown,
     )
-    found, text = verdict(document), named(page(request))
-    receipt.write(None)
-    size = write_page(with_mark(text, receipt.mark), output)
-    result: dict[str, Any] = {
-        "report": os.path.abspath(output),
-        "run": document["run"],
-        "verdict": found.level,
-        "sentence": found.sentence,
-        "reasons": list(found.reasons),
-        "bytes": size,
-        "fingerprint": page_fingerprint(output),
-        "made_from": made_from(run, store, predictions),
-    }
-    receipt.write(result)
-    _show(printer, output, result)
+    trust, text = verdict(document), named(page(request))
+
+    def make() -> dict[str, Any]:
+        return {
+            "report": os.path.abspath(output),
+            "run": document["run"],
+            "verdict": trust.level,
+            "sentence": trust.sentence,
+            "reasons": list(trust.reasons),
+            "bytes": write_page(with_mark(text, receipt.mark), output),
+            "fingerprint": page_fingerprint(output),
+            "made_from": made_from(run, store, predictions),
+        }
+
+    _show(printer, output, receipt.renew(make))
 
 
 def _show(printer: Output, output: str, result: Mapping[str, Any]) -> None:

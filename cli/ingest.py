@@ -18,7 +18,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.receipt import Receipt, make_output, require_apart
 from streammc.cli.values import Names, Spellings, StorePath, WholeNumber, refuse_file_name
 
 _OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "drop_missing"}
@@ -127,24 +127,23 @@ def ingest(
         for line in warnings:
             output.warn(line)
 
-    with Progress(output) as progress:
-
-        def make() -> dict[str, Any]:
+    def make(replace: bool) -> dict[str, Any]:
+        with Progress(output) as progress:
             return write(
                 list(sources),
                 store,
                 **options,
-                overwrite=overwrite,
+                overwrite=replace,
                 progress=lambda done, total, phase: progress(phase, done, total),
                 announce=announce,
             )
 
-        if is_address(store):  # nothing is kept beside it
-            result, new = make(), True
-        else:
-            result, new = make_once(receipt, lambda: info(store), make, overwrite=overwrite)
-    if not new:
-        output.note(f"{store} is already there, made by the same command: nothing to do")
+    if is_address(store):  # nothing is kept beside it
+        result: dict[str, Any] | None = make(overwrite)
+    else:
+        result = make_output(output, receipt, lambda: info(store), make, overwrite=overwrite)
+    if result is None:
+        return
     for line in result.get("warnings", [])[len(said) :]:
         output.warn(line)
     if result["response"] is None and like is None:

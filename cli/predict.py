@@ -7,8 +7,6 @@ from typing import Any
 import click
 
 from streammc.cli.options import (
-    COMPARE,
-    STAGE,
     code_option,
     command,
     overwrite_option,
@@ -24,7 +22,7 @@ from streammc.cli.receipt import (
     COMMITTED,
     DRAWS,
     described_rows,
-    make_once,
+    make_output,
     of_draws,
     require_apart,
 )
@@ -122,27 +120,22 @@ def predict(
         return described_rows(output, ROWS)
 
     receipt = of_draws(output, asked, overwrite=overwrite)
-    if COMPARE in ctx.meta:
-        printer.result({"state": receipt.state(describe)}, "")
-        return
-    renewed = STAGE in ctx.meta and receipt.older(describe)
-    with Progress(printer, interruption) as progress:
 
-        def make() -> dict[str, Any]:
+    def make(replace: bool) -> dict[str, Any]:
+        with Progress(printer, interruption) as progress:
             request = PredictionRequest(
                 **options,
                 trained_on=data,
                 new_groups=new_groups,
-                overwrite=overwrite or renewed,
+                overwrite=replace,
                 scheduler=where,
                 progress=progress.of("predict"),
             )
             return write_predictions(opened, model, table, output, request)
 
-        once = receipt.renew(make) if renewed else None
-        result, new = once or make_once(receipt, describe, make, overwrite=overwrite)
-    if not new:
-        printer.note(f"{output} is already there, made by the same command: nothing to do")
+    result = make_output(printer, receipt, describe, make, overwrite=overwrite)
+    if result is None:
+        return
     for line in result.get("warnings", []):
         printer.warn(line)
     printer.result({"output": output, **result}, human(output, result))

@@ -1,19 +1,17 @@
-"""The receipt ``<output>.config.json``: settings and inputs of an output, to recognise a rerun.
+"""Outputs of commands: who made one, whether it may be replaced, and how it is made.
 
-The receipt of an output that is made from the draws of a run, and may be of fewer of them.
+The receipt ``<output>.config.json`` has settings and inputs of an output. A command finds an output
+of its own by it and leaves it; that of another is refused, or replaced with ``--overwrite``.
+:func:`make_output` is the sequence of every command that has an output.
 
 Scores and predictions follow from a run and from settings. In a job those of the same run and
-settings are renewed where the run has more draws since, as its report is; others are refused.
-
-The receipt of a page about a run: whether the page is up to date, and may be renewed.
-
-A page follows from its run, so that one of the same run is renewed where the run has changed since:
-more draws, an audit. A page that was edited, or is of another run, is refused.
+settings are renewed where the run has more draws since, as its report is; others are refused. A
+page is renewed where its run has changed since: more draws, an audit. A page that was edited, or is
+of another run, is refused.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -24,6 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 import streammc
 from streammc.cli.configuration import write_json
 from streammc.cli.input_description import (
@@ -33,18 +33,16 @@ from streammc.cli.input_description import (
     same_inputs,
     with_real_paths,
 )
-from streammc.cli.options import OLDER, THERE
-from streammc.cli.output import plain
+from streammc.cli.options import COMPARE, OLDER, STAGE, THERE
+from streammc.cli.output import Output, plain
 from streammc.errors import (
-    AccessError,
     BusyError,
     ConfigError,
     IdentityError,
-    OutputError,
-    StorageIOError,
     StreammcError,
 )
 from streammc.trace.debris import RECEIPT, collect_beside
+from streammc.trace.disk import creation_error
 from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
 from streammc.unfinished import MADE_BY, Owner, command_digest, making, state_of, this_process
@@ -132,9 +130,10 @@ class Receipt:
     def __init__(self, output: str, asked: Mapping[str, Any], sources: Sequence[str] = ()) -> None:
         self.output = Path(os.path.abspath(output))
         self.path = self.output.with_name(f"{self.output.name}{RECEIPT}")
-        self._output = output
+        self.target = output
         self._asked = plain(asked)
         self._sources = tuple(sources)
+        self._older: dict[str, Any] | None = None
         self.outdated = False
         """Whether :meth:`kept` found a receipt without a result, or of touched inputs."""
         self._contents: list[str | None] | None = None
@@ -152,7 +151,7 @@ class Receipt:
         IdentityError
             If the output was made from other settings or inputs, or has changed.
         """
-        if not os.path.lexists(self._output):
+        if not os.path.lexists(self.target):
             return None
         try:
             with open(self.path, encoding="utf-8") as file:
@@ -162,14 +161,14 @@ class Receipt:
             announced = kept.get(ANNOUNCED)
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
-                f"expected nothing at {self._output!r}, but it exists, and not from this "
+                f"expected nothing at {self.target!r}, but it exists, and not from this "
                 "command: choose another path or delete it",
                 self._or_overwrite(),
             ) from None
         if not self._is_same(asked, contents):
             found, remedy = differences(asked, self._asked)
             raise IdentityError(
-                f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
+                f"expected {self.target!r} to be made by the same command, found {found}: {remedy}"
                 "choose another path or delete it",
                 self._or_overwrite(),
             )
@@ -182,7 +181,7 @@ class Receipt:
             return there
         if other := self._other(there, result, mark):
             raise IdentityError(
-                f"expected {self._output!r} as it was made, found another {other}: "
+                f"expected {self.target!r} as it was made, found another {other}: "
                 "choose another path or delete it",
                 self._or_overwrite(),
             )
@@ -202,7 +201,7 @@ class Receipt:
         """Refuse an output that another command made while the receipt had no result."""
         if made_by(self.output) != command_digest(asked):
             raise IdentityError(
-                f"expected {self._output!r} to be made by the command that began its receipt "
+                f"expected {self.target!r} to be made by the command that began its receipt "
                 f"{self.path.name!r} and was killed, found another output in its place: choose "
                 "another path or delete it",
                 self._or_overwrite(),
@@ -229,7 +228,7 @@ class Receipt:
         """Return the advice to use --overwrite, if the command can replace the output."""
         from streammc.trace.row_tables import is_row_table
 
-        found = found_at(self._output)
+        found = found_at(self.target)
         replaced = _REPLACED.get(str(self._asked["command"]))
         can = found is not None and found.kind == replaced
         if found is not None and found.kind == FILE and replaced in (PREDICTIONS, GROUP_EFFECTS):
@@ -263,17 +262,8 @@ class Receipt:
             if self._sources and result:
                 known["contents"] = self._read_contents()
             write_json(self.path, {"asked": self._asked, "result": result, **known})
-        except PermissionError as error:
-            raise AccessError(
-                f"expected to write {str(self.path)!r}: {error.strerror}; check the permissions"
-            ) from error
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-            kind = StorageIOError if full else OutputError
-            raise kind(
-                f"cannot create {str(self.path)!r}: {error.strerror}; give a path in an existing, "
-                "writable folder"
-            ) from error
+            raise creation_error(error, self.path) from error
 
     def _read_contents(self) -> list[str | None] | None:
         """Return the digest of the contents of each source; ``None`` if one is another by now."""
@@ -283,16 +273,33 @@ class Receipt:
                 self._contents = found
         return self._contents
 
-    def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
-        """Replace the output by what ``make`` makes from it; return the result and true.
+    def older(self, describe: Callable[[], Mapping[str, Any]]) -> bool:
+        """Return whether the output is to be renewed in a job: never but one made from draws."""
+        return False
+
+    def state(self, describe: Callable[[], Mapping[str, Any]]) -> str:
+        """Return whether the output in a job is left or to be renewed.
+
+        Raises
+        ------
+        IdentityError
+            If it was made from other settings or another run, or has changed.
+        """
+        if self.older(describe):
+            return OLDER
+        self.kept(describe)
+        return THERE
+
+    def renew(self, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Replace the output by what ``make`` makes from it, and return the result.
 
         The receipt is written first, without a result: after a kill the same command finds the
         old output or the new one, and goes on from either.
         """
-        self.write(None)
+        self.write(None, self._older)
         result = self.marked(make)
         self.write(result)
-        return result, True
+        return result
 
     @property
     def mark(self) -> str:
@@ -305,8 +312,8 @@ class Receipt:
             return dict(plain(make()))
 
     def _announced(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts of an output that carries no mark, just before it appears."""
-        self.write(None, announced=facts)
+        """Write the facts of an output that carries no mark, and what it replaces."""
+        self.write(None, self._older, facts)
 
     @contextmanager
     def taken_away(self) -> Iterator[None]:
@@ -328,7 +335,7 @@ class Receipt:
         taken for that of a command which did not make it.
         """
         with folder_lock(self.path.parent):
-            if os.path.lexists(self._output):
+            if os.path.lexists(self.target):
                 return True
             there = self._there()
             if there is not None and there["result"] is None and there["asked"] != self._asked:
@@ -341,7 +348,7 @@ class Receipt:
         """Delete a receipt of this command without a result, where there is no output."""
         with folder_lock(self.path.parent):
             there = self._there()
-            if there is None or os.path.lexists(self._output):
+            if there is None or os.path.lexists(self.target):
                 return
             if there["result"] is None and there["asked"] == self._asked:
                 self.remove()
@@ -422,6 +429,54 @@ def make_once(
         return result, True
 
 
+def make_output(
+    printer: Output,
+    receipt: Receipt,
+    describe: Callable[[], Mapping[str, Any]],
+    make: Callable[[bool], Mapping[str, Any]],
+    *,
+    overwrite: bool = False,
+    renew: bool = False,
+) -> dict[str, Any] | None:
+    """Make the output of a command, or leave that of an earlier equal one; return its result.
+
+    Parameters
+    ----------
+    printer
+        Says that an output is left.
+    receipt
+        Receipt of the output.
+    describe
+        Returns the description of an existing output, with its ``fingerprint``.
+    make
+        Makes the output and returns its result; called with whether it replaces an output.
+    overwrite
+        Replace an output of others.
+    renew
+        Replace an output of this command, from which the new one is made.
+
+    Returns
+    -------
+    dict or None
+        ``None`` in a stage of a job that compares its output: the state is its result.
+
+    Raises
+    ------
+    IdentityError
+        If there is an output of others, without ``overwrite``.
+    """
+    stage = click.get_current_context().meta
+    if COMPARE in stage:
+        printer.result({"state": receipt.state(describe)}, "")
+        return None
+    if renew or (STAGE in stage and receipt.older(describe)):
+        return receipt.renew(lambda: make(True))
+    result, new = make_once(receipt, describe, lambda: make(overwrite), overwrite=overwrite)
+    if not new:
+        printer.note(f"{receipt.target} is already there, made by the same command: nothing to do")
+    return result
+
+
 DRAWS: Final = "digest of the draws"
 """Key of a receipt: a run made again by another version has other draws under the same settings."""
 COMMITTED: Final = "committed draws"
@@ -429,8 +484,6 @@ COMMITTED: Final = "committed draws"
 
 class DrawsReceipt(Receipt):
     """The receipt of an output made from draws: see :class:`Receipt`."""
-
-    _older: dict[str, Any] | None = None
 
     def older(self, describe: Callable[[], Mapping[str, Any]]) -> bool:
         """Return whether the output is that of this command for fewer draws, as it was made.
@@ -457,30 +510,6 @@ class DrawsReceipt(Receipt):
                 return True
             return made_by(self.output) == command_digest(asked or {})
         return not self._other(dict(describe()), result, receipt.get(MADE_BY))
-
-    def _announced(self, facts: Mapping[str, Any]) -> None:
-        """Write the facts of an output without a mark, and what it replaces."""
-        self.write(None, self._older, facts)
-
-    def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
-        """Replace the output that :meth:`older` found; see :meth:`Receipt.renew`."""
-        self.write(None, self._older)
-        result = self.marked(make)
-        self.write(result)
-        return result, True
-
-    def state(self, describe: Callable[[], Mapping[str, Any]]) -> str:
-        """Return whether the output in a job is left or to be renewed.
-
-        Raises
-        ------
-        IdentityError
-            If it was made from other settings or another run, or has changed.
-        """
-        if self.older(describe):
-            return OLDER
-        self.kept(describe)
-        return THERE
 
 
 def described_rows(output: str, of: RowKind) -> dict[str, Any]:

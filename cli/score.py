@@ -11,8 +11,6 @@ from typing import Any
 import click
 
 from streammc.cli.options import (
-    COMPARE,
-    STAGE,
     F,
     code_option,
     command,
@@ -23,7 +21,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import COMMITTED, DRAWS, DrawsReceipt, make_once, page_fingerprint
+from streammc.cli.receipt import COMMITTED, DRAWS, DrawsReceipt, make_output, page_fingerprint
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, StorePath, WholeNumber
 from streammc.unfinished import MADE_BY, current_mark, mark_entry
@@ -89,36 +87,26 @@ def score(
     request = ScoreRequest(
         draws=score_draws, rows=score_rows, seed=score_seed, scheduler=where, progress=None
     )
-    if COMPARE in ctx.meta:
-        assert output is not None
+
+    def scored() -> Any:
+        with Progress(printer, interruption) as progress:
+            asked = replace(request, progress=progress.of("score"))
+            return score_run(candidate.run, candidate.model, candidate.store, asked)
+
+    if output is None:
+        result: dict[str, Any] | None = dict(scored().facts)
+    else:
         receipt = score_receipt(output, candidate.run, request)
-        state = receipt.state(lambda: written_facts(Path(output)))
-        printer.result({"state": state}, "")
+
+        def make(_: bool) -> dict[str, Any]:
+            scores = scored()
+            document = {**mark_entry(current_mark()), **scores.facts, "terms": scores.pointwise()}
+            save(receipt.output, document, write_json)
+            return {**scores.facts, "fingerprint": page_fingerprint(receipt.output)}
+
+        result = make_output(printer, receipt, lambda: written_facts(receipt.output), make)
+    if result is None:
         return
-    with Progress(printer, interruption) as progress:
-        request = replace(request, progress=progress.of("score"))
-
-        def make() -> dict[str, Any]:
-            found = score_run(candidate.run, candidate.model, candidate.store, request)
-            if output is None:
-                return dict(found.facts)
-            document = {**mark_entry(current_mark()), **found.facts, "terms": found.pointwise()}
-            save(Path(output), document, write_json)
-            return {**found.facts, "fingerprint": page_fingerprint(output)}
-
-        if output is None:
-            result, new = make(), True
-        else:
-            receipt = score_receipt(output, candidate.run, request)
-
-            def describe() -> dict[str, Any]:
-                return written_facts(receipt.output)
-
-            renewed = STAGE in ctx.meta and receipt.older(describe)
-            once = receipt.renew(make) if renewed else None
-            result, new = once or make_once(receipt, describe, make)
-    if not new:
-        printer.note(f"{output} is already there, made by the same command: nothing to do")
     facts = {name: each for name, each in result.items() if name != "fingerprint"}
     for line in facts["warnings"]:
         printer.warn(line)

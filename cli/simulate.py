@@ -8,7 +8,7 @@ from streammc.cli.design_words import groups_text
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once
+from streammc.cli.receipt import Receipt, make_output
 from streammc.cli.values import Number, WholeNumber, refuse_file_name
 
 
@@ -71,9 +71,9 @@ def simulate(
         asked["intercept"] = intercept
     if groups is not None:
         asked["groups"] = groups
-    with Progress(output) as progress:
 
-        def make() -> dict[str, object]:
+    def make(replace: bool) -> dict[str, object]:
+        with Progress(output) as progress:
             show = progress.of("write")
             write(
                 kind,
@@ -86,15 +86,14 @@ def simulate(
                 show,
                 intercept=intercept,
                 groups=groups,
-                overwrite=overwrite,
+                overwrite=replace,
             )
-            return info(store)
+        return info(store)
 
-        result, new = make_once(
-            Receipt(store, asked), lambda: info(store), make, overwrite=overwrite
-        )
-    if not new:
-        output.note(f"{store} is already there, made by the same command: nothing to do")
+    receipt = Receipt(store, asked)
+    result = make_output(output, receipt, lambda: info(store), make, overwrite=overwrite)
+    if result is None:
+        return
     facts = {
         "store": result["path"],
         "rows": result["n_rows"],

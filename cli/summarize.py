@@ -20,7 +20,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.receipt import Receipt, make_output, require_apart
 from streammc.cli.signals import Interruption
 from streammc.cli.values import KeyValue, LocalPath, WholeNumber, refuse_file_name
 from streammc.errors import ConfigError, IdentityError
@@ -230,13 +230,13 @@ def summarize(
     before = in_place = None
     if update is not None or (passes is None and not overwrite):
         before, in_place = _before(update, target, sampled, unscaled, int(order))
-    with Progress(printer, interruption) as progress:
 
-        def describe() -> dict[str, Any]:
-            ControlVariates.open(target, sampled, built)
-            return describe_control_variates(target)
+    def describe() -> dict[str, Any]:
+        ControlVariates.open(target, sampled, built)
+        return describe_control_variates(target)
 
-        def make() -> dict[str, Any]:
+    def make(_: bool) -> dict[str, Any]:
+        with Progress(printer, interruption) as progress:
             if before is not None:
                 cv = updated(before, sampled, unscaled, where, progress)
                 note_update(printer, cv)
@@ -251,14 +251,12 @@ def summarize(
                     phases=progress,
                 )
             cv.save(target)
-            return {"path": os.path.abspath(target), **control_variates_document(cv)}
+        return {"path": os.path.abspath(target), **control_variates_document(cv)}
 
-        receipt = Receipt(target, asked)
-        once = receipt.renew(make) if in_place else None
-        result, new = once or make_once(receipt, describe, make, overwrite=overwrite)
-    if not new:
-        printer.note(f"{target} is already there, made by the same command: nothing to do")
-    _show(printer, result, sampled)
+    receipt, replaced = Receipt(target, asked), bool(in_place)
+    result = make_output(printer, receipt, describe, make, overwrite=overwrite, renew=replaced)
+    if result is not None:
+        _show(printer, result, sampled)
 
 
 def _beside(store: str) -> str:

@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import (
-    AccessError,
     ConfigError,
     IdentityError,
-    OutputError,
     StorageIOError,
     StreammcError,
 )
@@ -25,7 +23,7 @@ from streammc.stores.cloud.address import Root
 from streammc.stores.cloud.upload import Upload, refuse_occupied
 from streammc.stores.format.layout import MANIFEST
 from streammc.trace.debris import collect_debris, marked_partial
-from streammc.trace.disk import swap
+from streammc.trace.disk import creation_error, swap
 from streammc.unfinished import marked_folder, refuse_reserved_name, remove, unmark
 
 _LARGE: Final = 1 << 16
@@ -47,7 +45,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         exists = os.path.lexists(path)
         inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)
     except OSError as error:
-        raise _creation_error(error, path) from error
+        raise creation_error(error, path) from error
     a_store = exists and os.path.lexists(path / MANIFEST)
     if exists and not overwrite:
         replace = ", or replace the store there with overwrite=True" if a_store else ""
@@ -103,7 +101,7 @@ class PartialDirectory:
                 self.discard()
             if isinstance(error, StreammcError):
                 raise
-            raise _creation_error(error, path) from error
+            raise creation_error(error, path) from error
 
     @property
     def root(self) -> Path:
@@ -219,17 +217,6 @@ def scratch(target: Path) -> Iterator[Path]:
         ) from error
     finally:
         partial.discard()
-
-
-def _creation_error(error: OSError, path: Path) -> StreammcError:
-    reason = error.strerror or str(error)
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return AccessError(f"expected to create {str(path)!r}: {reason}; check the permissions")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        return StorageIOError(f"cannot create {str(path)!r}: {reason}; free space")
-    return OutputError(
-        f"cannot create {str(path)!r}: {reason}; give a path in an existing, writable folder"
-    )
 
 
 def _bypass_page_cache(descriptor: int) -> bool:

@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
+from streammc.errors import ConfigError, MissingError, OutputError, StoreError
 from streammc.trace.addresses import given_path
 from streammc.trace.debris import collect_beside, marked_partial
-from streammc.trace.disk import read_file, swap, sync_directory, write_files
+from streammc.trace.disk import creation_error, read_file, swap, sync_directory, write_files
 from streammc.trace.zarr_files import (
     DOCUMENT,
     DOCUMENT_LIMIT,
@@ -86,10 +86,7 @@ def write_arrays(
         collect_beside(target)
         lock = marked_partial(partial)
     except OSError as error:
-        kind = AccessError if isinstance(error, PermissionError) else OutputError
-        raise kind(
-            f"expected to create {str(target)!r}, found {error.strerror}: choose another path"
-        ) from error
+        raise creation_error(error, target) from error
     try:
         files: dict[Path, bytes] = {}
         listed, nodes = {}, {}

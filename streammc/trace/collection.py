@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from streammc.errors import MissingError, StoreError, StreammcError
 from streammc.trace.commit import ROOT
-from streammc.trace.debris import Debris, judged, size_of
+from streammc.trace.debris import RECEIPT, Debris, judged, size_of
 from streammc.trace.disk import read_file
 from streammc.trace.kinds import STORE_MANIFEST
 from streammc.trace.lock import FILE, FOLDER, folder_lock, try_lock
@@ -27,7 +27,6 @@ from streammc.trace.run_directory import read_root
 from streammc.trace.run_state import RunState
 from streammc.unfinished import MARK, Owner, remove, state_of
 
-SUFFIX: Final = ".config.json"
 _KEYS: Final = {"asked", "result", "owner"}
 _LIMIT: Final = 1 << 24
 
@@ -43,7 +42,7 @@ def judged_receipt(path: Path) -> Iterator[Debris | None]:
 
 
 def _judged(path: Path) -> Debris | None:
-    output = path.with_name(path.name.removesuffix(SUFFIX))
+    output = path.with_name(path.name.removesuffix(RECEIPT))
     try:
         info = path.lstat()
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or os.path.lexists(output):
@@ -227,7 +226,7 @@ def _settle_run(folder: Path, settle: Callable[[Debris], None]) -> bool:
 
 def _settle_one(path: Path, settle: Callable[[Debris], None]) -> bool:
     """Settle a path if a process of streammc left it; return whether one did."""
-    with judged_receipt(path) if path.name.endswith(SUFFIX) else judged(path) as found:
+    with judged_receipt(path) if path.name.endswith(RECEIPT) else judged(path) as found:
         if found is not None:
             settle(found)
         return found is not None

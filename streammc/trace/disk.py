@@ -21,7 +21,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from streammc.errors import AccessError, MissingError, StorageIOError, StoreError, StreammcError
+from streammc.errors import (
+    AccessError,
+    MissingError,
+    OutputError,
+    StorageIOError,
+    StoreError,
+    StreammcError,
+)
 from streammc.unfinished import is_temporary, remove
 
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,6 +64,18 @@ def reporting(action: str, path: Path) -> Iterator[None]:
             f"expected to {action} {path}, found {found}: check the disk and its free space, then "
             "run the same command again"
         ) from error
+
+
+def creation_error(error: OSError, path: Path) -> StreammcError:
+    """Return the streammc error for an ``error`` of the system in creating ``path``."""
+    reason = error.strerror or str(error)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AccessError(f"expected to create {str(path)!r}: {reason}; check the permissions")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return StorageIOError(f"cannot create {str(path)!r}: {reason}; free space")
+    return OutputError(
+        f"cannot create {str(path)!r}: {reason}; give a path in an existing, writable folder"
+    )
 
 
 def write_file(path: Path, data: bytes) -> None:

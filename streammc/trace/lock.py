@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from streammc.errors import AccessError, BusyError, MissingError, OutputError, StoreError
-from streammc.trace.disk import read_file, reporting
+from streammc.errors import BusyError, MissingError, OutputError, StoreError
+from streammc.trace.disk import creation_error, read_file, reporting
 from streammc.trace.zarr_files import DOCUMENT_LIMIT, is_sealed
 from streammc.unfinished import is_temporary, refuse_reserved_name
 
@@ -132,10 +132,7 @@ def make_run_folder(path: Path) -> None:
     except FileExistsError:
         raise OutputError(f"expected a directory at {path}, found a file: choose another") from None
     except OSError as error:
-        kind = AccessError if isinstance(error, PermissionError) else OutputError
-        raise kind(
-            f"expected to create {str(path)!r}, found {error.strerror}: choose another path"
-        ) from error
+        raise creation_error(error, path) from error
     if not usable:
         raise OutputError(
             f"expected a new or empty directory, or a run of streammc, found other files in {path}:"

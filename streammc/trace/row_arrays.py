@@ -18,18 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import (
-    AccessError,
     BusyError,
     IdentityError,
     MissingError,
-    OutputError,
     StorageIOError,
     StoreError,
     StreammcError,
 )
 from streammc.trace.addresses import given_path
 from streammc.trace.debris import collect_debris, marked_partial
-from streammc.trace.disk import read_file, reporting, swap, sync_directory, write_file, write_files
+from streammc.trace.disk import (
+    creation_error,
+    read_file,
+    reporting,
+    swap,
+    sync_directory,
+    write_file,
+    write_files,
+)
 from streammc.trace.kinds import GROUP_EFFECTS, PREDICTIONS, refuse_other_kind
 from streammc.trace.row_tables import ZARR, is_row_table, long_columns, output_format, write_table
 from streammc.trace.zarr_files import (
@@ -225,11 +231,7 @@ class RowArrays:
             self._discard()
             if isinstance(error, BusyError):
                 raise
-            kind = AccessError if isinstance(error, PermissionError) else OutputError
-            raise kind(
-                f"cannot create {str(self.path)!r}: {error.strerror or error}; give a path in an "
-                "existing, writable folder"
-            ) from error
+            raise creation_error(error, self.path) from error
 
     def __enter__(self) -> Self:
         """Return the writer."""
