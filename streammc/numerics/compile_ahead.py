@@ -7,13 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from streammc.numerics.dispatchers import LazyDispatcher
+from streammc.numerics.dispatchers import Compiled
 
 
 def make_ready(*functions: Any) -> None:
     """Compile the functions, or load them from the disk, as far as they are to be compiled."""
     for function in functions:
-        if isinstance(function, LazyDispatcher):
+        if isinstance(function, Compiled):
             function.ready()
 
 

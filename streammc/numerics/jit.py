@@ -12,7 +12,7 @@ from numba import from_dtype, types
 from numba.core.types.containers import BaseTuple
 
 import streammc.first_use as first_use
-from streammc.numerics.dispatchers import InnerDispatcher, LazyDispatcher, source_digest
+from streammc.numerics.dispatchers import Compiled, source_digest
 
 first_use.listen()
 
@@ -62,17 +62,16 @@ def jit(
         much as the arithmetic on 100 rows.
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
+    def decorate(function: Callable[..., Any]) -> Compiled:
         # Options not given here would be inherited from the first function that calls this one.
-        dispatcher = numba.njit(
-            nogil=True,
-            error_model="numpy",
-            fastmath=_REASSOCIATE if reassociate else False,
-            forceinline=False,
-            _nrt=not borrow,
-        )(function)
-        digest = source_digest(function.__code__.co_filename)
-        return LazyDispatcher.defer(dispatcher, signatures, digest)
+        options = {
+            "nogil": True,
+            "error_model": "numpy",
+            "fastmath": reassociate and _REASSOCIATE,
+            "forceinline": False,
+            "_nrt": not borrow,
+        }
+        return Compiled(function, signatures, options, source_digest(function.__code__.co_filename))
 
     return decorate
 
@@ -90,17 +89,15 @@ def inline(
     ``composition`` is little more than the calls of large functions, which are optimised alone:
     to optimise it too before its callers would take as long again as to optimise these.
     """
-    if function is None:
-        options = {"fastmath": _REASSOCIATE} if reassociate else {}
-        return lambda leaf: _inline(leaf, composition, **options)
-    return _inline(function)
 
+    def decorate(leaf: Callable[..., Any]) -> Compiled:
+        # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
+        options = {"nogil": True, "error_model": "numpy", "inline": "never", "forceinline": True}
+        if reassociate:
+            options["fastmath"] = _REASSOCIATE
+        return Compiled(leaf, (), options, composition=composition)
 
-def _inline(function: Callable[..., Any], composition: bool = False, **options: Any) -> Any:
-    # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
-    options.update(nogil=True, error_model="numpy", inline="never", forceinline=True)
-    targets = {"nopython": True, "boundscheck": None, **options}
-    return InnerDispatcher(function, {}, targets, composition)
+    return decorate if function is None else decorate(function)
 
 
 _NUMBERS = {float: types.float64, int: types.int64}

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from problems import Small, kernel_problem
 
-from streammc.numerics.dispatchers import LazyDispatcher
 from streammc.numerics.jit import f8, jit
 from streammc.samplers.hamiltonian import kernel, transition
 
@@ -15,6 +14,6 @@ def loop(x):  # type: ignore[no-untyped-def]
 
 def test_a_chain_is_compiled_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transition, "run", loop)
-    assert isinstance(loop, LazyDispatcher)
+    assert not loop.is_ready
     kernel.HamiltonianKernel(kernel_problem(Small()), seed=1, chain=0)
-    assert not isinstance(loop, LazyDispatcher)
+    assert loop.is_ready
