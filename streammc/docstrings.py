@@ -45,7 +45,7 @@ def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
     ----------
     *sources
         Functions, or docstrings, that describe parameters missing in the docstring of the
-        function itself.
+        function itself. A docstring may also have the ``Raises`` of functions without one.
 
     Returns
     -------
@@ -62,7 +62,8 @@ def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
             each if isinstance(each, str) else _WRITTEN.get(each, each.__doc__)
             for each in (target, *sources)
         ]
-        target.__doc__ = completed(inspect.signature(target), docs)
+        shared = (sections(each).get(RAISES, "") for each in sources if isinstance(each, str))
+        target.__doc__ = completed(inspect.signature(target), docs, next(shared, ""))
         return target
 
     return complete

@@ -30,21 +30,14 @@ _MOST: Final = 20
 
 @dataclass(frozen=True, repr=False)
 class NamedPriors(Shown):
-    """A prior per parameter, with fixed defaults for the others.
-
-    Attributes
-    ----------
-    priors
-        Names or patterns with their priors.
-    scaled
-        Labels whose prior is a default that was scaled with the data; in ``priors`` too.
-    joint
-        Those of them that are jointly normal; ``priors`` has the prior of each alone.
-    """
+    """A prior per parameter, with fixed defaults for the others."""
 
     priors: tuple[tuple[str, FamilyPrior], ...]
+    """Names or patterns with their priors."""
     scaled: tuple[str, ...] = ()
+    """Labels whose prior is a default that was scaled with the data; in ``priors`` too."""
     joint: tuple[JointNormal, ...] = field(default=(), compare=False)
+    """Those of them that are jointly normal; ``priors`` has the prior of each alone."""
 
     def table(
         self,
@@ -54,13 +47,8 @@ class NamedPriors(Shown):
     ) -> Matrix:
         """Return the (d, 5) table; see ``FamilyPrior.table``.
 
-        ``"*"`` is for the coefficients that are not named; positive parameters that are
-        not named take their defaults.
-
-        Raises
-        ------
-        ConfigError
-            If a name or pattern does not fit (``names.choose``), or a family does not.
+        ``"*"`` is for the coefficients that are not named; positive parameters that are not
+        named take their defaults. ConfigError if a name, pattern or family does not fit.
         """
         flags = positive_flags(labels, positive)
         table = assemble(labels, flags, self.each(labels, flags), defaults)
@@ -117,13 +105,7 @@ class ScaledPriors(NamedPriors):
         positive: Sequence[int] = (),
         defaults: Defaults = NO_DEFAULTS,
     ) -> Matrix:
-        """Return the (d, 5) table where every parameter has a prior by name.
-
-        Raises
-        ------
-        ConfigError
-            If the prior of a parameter depends on the data.
-        """
+        """Return the (d, 5) table; ConfigError if the prior of a parameter depends on the data."""
         flags = positive_flags(labels, positive)
         for label, prior in zip(labels, self.each(labels, flags), strict=True):
             if prior is None and label not in defaults:

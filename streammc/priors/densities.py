@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
@@ -37,8 +37,10 @@ from streammc.numerics.prior import (
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Matrix, Vector
 
-Rows = Callable[..., Matrix]
-"""``rows(labels, **settings)``: settings (k,) by name to rows (k, 5) of the table."""
+Columns: TypeAlias = tuple[Vector | float, ...]
+"""Kind, location, scale, shape and constant: the columns of a row of the prior table."""
+Rows: TypeAlias = Callable[..., Columns]
+"""``rows(labels, **settings)``: settings (k,) by name to the columns (k,) of these labels."""
 
 ANY_SIGN: Final = 0
 POSITIVE: Final = 1
@@ -52,61 +54,32 @@ _LOG_2: Final = math.log(2.0)
 
 @dataclass(frozen=True)
 class Family:
-    """A family of densities; its builder is the function of that name in ``priors``."""
+    """A family of densities."""
 
     name: str
     parameters: tuple[str, ...] = ()
     """In the order of the text form."""
     above_zero: tuple[str, ...] = ()
     coefficient: Rows | None = None
-    """Rows for a parameter that is sampled as it is; ``None`` where it does not fit."""
+    """Of a parameter that is sampled as it is; ``None`` where the family does not fit."""
     positive: Rows | None = None
-    """Rows for a positive parameter, sampled as its log."""
+    """Of a positive parameter, sampled as its log."""
     correlation: Rows | None = None
-    """Rows for a correlation, sampled as its artanh."""
+    """Of a correlation, sampled as its artanh."""
     rest: Mapping[str, float] = field(default_factory=dict, hash=False)
     """What a mapping without ``"*"`` means for the labels that it does not name."""
 
 
-def table_rows(
-    kind: int,
-    *,
-    location: Vector | float = 0.0,
-    scale: Vector | float = 0.0,
-    shape: Vector | float = 0.0,
-    constant: Vector | float = 0.0,
-    size: int,
-) -> Matrix:
-    """Return ``size`` rows of the table."""
-    out = np.zeros((size, COLUMNS))
-    out[:, KIND] = kind
-    for column, value in (
-        (LOCATION, location),
-        (SCALE, scale),
-        (SHAPE, shape),
-        (CONSTANT, constant),
-    ):
-        out[:, column] = value
-    return out
+def _normal(labels: Sequence[str], location: Vector, scale: Vector) -> Columns:
+    return NORMAL, location, scale, 0.0, -_HALF_LOG_2PI - np.log(scale)
 
 
-def _normal_rows(labels: Sequence[str], location: Vector, scale: Vector) -> Matrix:
-    """Return rows of normal densities of theta."""
-    constant = -_HALF_LOG_2PI - np.log(scale)
-    return table_rows(NORMAL, location=location, scale=scale, constant=constant, size=len(labels))
+def _student_t(labels: Sequence[str], df: Vector, location: Vector, scale: Vector) -> Columns:
+    return STUDENT_T, location, scale, df, _log_t_constant(df, scale)
 
 
-def _student_t_rows(labels: Sequence[str], df: Vector, location: Vector, scale: Vector) -> Matrix:
-    constant = _log_t_constant(df, scale)
-    size = len(labels)
-    return table_rows(
-        STUDENT_T, location=location, scale=scale, shape=df, constant=constant, size=size
-    )
-
-
-def _laplace_rows(labels: Sequence[str], location: Vector, scale: Vector) -> Matrix:
-    constant = -np.log(2.0 * scale)
-    return table_rows(LAPLACE, location=location, scale=scale, constant=constant, size=len(labels))
+def _laplace(labels: Sequence[str], location: Vector, scale: Vector) -> Columns:
+    return LAPLACE, location, scale, 0.0, -np.log(2.0 * scale)
 
 
 def _log_t_constant(df: Vector, scale: Vector) -> Vector:
@@ -115,87 +88,52 @@ def _log_t_constant(df: Vector, scale: Vector) -> Vector:
     return constant
 
 
-def _half_normal(labels: Sequence[str], scale: Vector) -> Matrix:
+def _half_normal(labels: Sequence[str], scale: Vector) -> Columns:
     location = np.log(scale)
-    constant = _LOG_2 - _HALF_LOG_2PI - location
-    return table_rows(
-        HALF_NORMAL, location=location, scale=scale, constant=constant, size=len(labels)
-    )
+    return HALF_NORMAL, location, scale, 0.0, _LOG_2 - _HALF_LOG_2PI - location
 
 
-def _half_student_t(labels: Sequence[str], df: Vector, scale: Vector) -> Matrix:
-    return table_rows(
-        HALF_STUDENT_T,
-        location=np.log(scale) + 0.5 * np.log(df),
-        scale=scale,
-        shape=df,
-        constant=_LOG_2 + _log_t_constant(df, scale),
-        size=len(labels),
-    )
+def _half_student_t(labels: Sequence[str], df: Vector, scale: Vector) -> Columns:
+    location = np.log(scale) + 0.5 * np.log(df)
+    return HALF_STUDENT_T, location, scale, df, _LOG_2 + _log_t_constant(df, scale)
 
 
-def _half_cauchy(labels: Sequence[str], scale: Vector) -> Matrix:
+def _half_cauchy(labels: Sequence[str], scale: Vector) -> Columns:
     return _half_student_t(labels, np.ones_like(scale), scale)
 
 
-def _gamma(labels: Sequence[str], shape: Vector, rate: Vector) -> Matrix:
+def _gamma(labels: Sequence[str], shape: Vector, rate: Vector) -> Columns:
     log_rate = np.log(rate)
-    return table_rows(
-        GAMMA,
-        location=-log_rate,
-        scale=1.0 / rate,
-        shape=shape,
-        constant=shape * log_rate - gammaln(shape),
-        size=len(labels),
-    )
+    return GAMMA, -log_rate, 1.0 / rate, shape, shape * log_rate - gammaln(shape)
 
 
-def _exponential(labels: Sequence[str], rate: Vector) -> Matrix:
+def _exponential(labels: Sequence[str], rate: Vector) -> Columns:
     return _gamma(labels, np.ones_like(rate), rate)
 
 
-def _inverse_gamma(labels: Sequence[str], shape: Vector, scale: Vector) -> Matrix:
+def _inverse_gamma(labels: Sequence[str], shape: Vector, scale: Vector) -> Columns:
     location = np.log(scale)
-    return table_rows(
-        INVERSE_GAMMA,
-        location=location,
-        scale=scale,
-        shape=shape,
-        constant=shape * location - gammaln(shape),
-        size=len(labels),
-    )
+    return INVERSE_GAMMA, location, scale, shape, shape * location - gammaln(shape)
 
 
-def _lkj(labels: Sequence[str], shape: Vector) -> Matrix:
-    """Return rows of ``(1 - v^2)^(shape - 1)`` with the Jacobian of ``theta = artanh v``."""
-    return table_rows(
-        LKJ,
-        scale=1.0 / np.sqrt(2.0 * shape),
-        shape=shape,
-        constant=-betaln(0.5, shape),
-        size=len(labels),
-    )
+def _lkj(labels: Sequence[str], shape: Vector) -> Columns:
+    """Return ``(1 - v^2)^(shape - 1)`` with the Jacobian of ``theta = artanh v``."""
+    return LKJ, 0.0, 1.0 / np.sqrt(2.0 * shape), shape, -betaln(0.5, shape)
 
 
-def _check(labels: Sequence[str], low: Vector, high: Vector) -> None:
+def _uniform(labels: Sequence[str], low: Vector, high: Vector) -> Columns:
     for label, a, b in zip(labels, low, high, strict=True):
         if not a < b:
             raise ConfigError(
                 f"the uniform prior of {label!r} must have low below high, found {a:g} and {b:g}"
                 ": give a low below high"
             )
-
-
-def _uniform(labels: Sequence[str], low: Vector, high: Vector) -> Matrix:
-    _check(labels, low, high)
     width = high - low
-    return table_rows(
-        UNIFORM, location=low, scale=width, shape=high, constant=-np.log(width), size=len(labels)
-    )
+    return UNIFORM, low, width, high, -np.log(width)
 
 
-def _uniform_positive(labels: Sequence[str], low: Vector, high: Vector) -> Matrix:
-    _check(labels, low, high)
+def _uniform_positive(labels: Sequence[str], low: Vector, high: Vector) -> Columns:
+    *_, constant = _uniform(labels, low, high)
     for label, a in zip(labels, low, strict=True):
         if a < 0.0:
             raise ConfigError(
@@ -204,78 +142,55 @@ def _uniform_positive(labels: Sequence[str], low: Vector, high: Vector) -> Matri
             )
     with np.errstate(divide="ignore"):
         lowest, highest = np.log(low), np.log(high)
-    return table_rows(
-        LOG_UNIFORM,
-        location=lowest,
-        scale=highest - lowest,
-        shape=highest,
-        constant=-np.log(high - low),
-        size=len(labels),
+    return LOG_UNIFORM, lowest, highest - lowest, highest, constant
+
+
+def _flat(labels: Sequence[str]) -> Columns:
+    return FLAT, 0.0, np.inf, 0.0, 0.0
+
+
+def _flat_positive(labels: Sequence[str]) -> Columns:
+    return LOG_FLAT, 0.0, np.inf, 0.0, 0.0
+
+
+_AT_ZERO: Final = {"location": 0.0}
+FAMILIES: Final = {
+    each.name: each
+    for each in (
+        Family("normal", ("location", "scale"), ("scale",), coefficient=_normal, rest=_AT_ZERO),
+        Family(
+            "student_t",
+            ("df", "location", "scale"),
+            ("df", "scale"),
+            coefficient=_student_t,
+            rest=_AT_ZERO,
+        ),
+        Family("laplace", ("location", "scale"), ("scale",), coefficient=_laplace, rest=_AT_ZERO),
+        Family("uniform", ("low", "high"), coefficient=_uniform, positive=_uniform_positive),
+        Family("flat", coefficient=_flat, positive=_flat_positive),
+        Family("half_normal", ("scale",), ("scale",), positive=_half_normal),
+        Family("half_cauchy", ("scale",), ("scale",), positive=_half_cauchy),
+        Family("half_student_t", ("df", "scale"), ("df", "scale"), positive=_half_student_t),
+        Family("gamma", ("shape", "rate"), ("shape", "rate"), positive=_gamma),
+        Family("inverse_gamma", ("shape", "scale"), ("shape", "scale"), positive=_inverse_gamma),
+        Family("exponential", ("rate",), ("rate",), positive=_exponential),
+        Family("lognormal", ("location", "scale"), ("scale",), positive=_normal, rest=_AT_ZERO),
+        Family("lkj", ("shape",), ("shape",), correlation=_lkj),
     )
-
-
-def _flat(labels: Sequence[str]) -> Matrix:
-    return table_rows(FLAT, scale=np.inf, size=len(labels))
-
-
-def _flat_positive(labels: Sequence[str]) -> Matrix:
-    return table_rows(LOG_FLAT, scale=np.inf, size=len(labels))
-
-
-NORMAL_FAMILY: Final = Family(
-    "normal", ("location", "scale"), ("scale",), coefficient=_normal_rows, rest={"location": 0.0}
-)
-STUDENT_T_FAMILY: Final = Family(
-    "student_t",
-    ("df", "location", "scale"),
-    ("df", "scale"),
-    coefficient=_student_t_rows,
-    rest={"location": 0.0},
-)
-LAPLACE_FAMILY: Final = Family(
-    "laplace", ("location", "scale"), ("scale",), coefficient=_laplace_rows, rest={"location": 0.0}
-)
-UNIFORM_FAMILY: Final = Family(
-    "uniform", ("low", "high"), coefficient=_uniform, positive=_uniform_positive
-)
-FLAT_FAMILY: Final = Family("flat", coefficient=_flat, positive=_flat_positive)
-HALF_NORMAL_FAMILY: Final = Family("half_normal", ("scale",), ("scale",), positive=_half_normal)
-HALF_CAUCHY_FAMILY: Final = Family("half_cauchy", ("scale",), ("scale",), positive=_half_cauchy)
-HALF_STUDENT_T_FAMILY: Final = Family(
-    "half_student_t", ("df", "scale"), ("df", "scale"), positive=_half_student_t
-)
-GAMMA_FAMILY: Final = Family("gamma", ("shape", "rate"), ("shape", "rate"), positive=_gamma)
-INVERSE_GAMMA_FAMILY: Final = Family(
-    "inverse_gamma", ("shape", "scale"), ("shape", "scale"), positive=_inverse_gamma
-)
-EXPONENTIAL_FAMILY: Final = Family("exponential", ("rate",), ("rate",), positive=_exponential)
-LOGNORMAL_FAMILY: Final = Family(
-    "lognormal", ("location", "scale"), ("scale",), positive=_normal_rows, rest={"location": 0.0}
-)
-LKJ_FAMILY: Final = Family("lkj", ("shape",), ("shape",), correlation=_lkj)
-
-FAMILIES: Final = {each.name: each for each in tuple(vars().values()) if isinstance(each, Family)}
-"""By name: ``normal``, ``student_t``, ..."""
+}
+"""By name; the builder of each is the function of that name in ``priors``."""
 
 
 @dataclass(frozen=True, eq=False)
 class JointNormal:
-    """Normal prior of several parameters together.
-
-    Attributes
-    ----------
-    labels
-        Names of the k parameters.
-    location
-        (k,) means.
-    covariance
-        (k, k); ``None`` where a run is read: it follows from the rows, see
-        ``control_variates.resolved``.
-    """
+    """Normal prior of several parameters together."""
 
     labels: tuple[str, ...]
     location: Vector
+    """(k,) means."""
     covariance: Matrix | None
+    """(k, k); ``None`` where a run is read: it follows from the rows, see
+    ``control_variates.resolved``."""
 
     @classmethod
     def of_a_run(cls) -> JointNormal:

@@ -15,20 +15,8 @@ from streammc.numerics.prior import COLUMNS, KIND, LOG_FLAT
 from streammc.priors.densities import (
     ANY_SIGN,
     CORRELATION,
-    EXPONENTIAL_FAMILY,
-    FLAT_FAMILY,
-    GAMMA_FAMILY,
-    HALF_CAUCHY_FAMILY,
-    HALF_NORMAL_FAMILY,
-    HALF_STUDENT_T_FAMILY,
-    INVERSE_GAMMA_FAMILY,
-    LAPLACE_FAMILY,
-    LKJ_FAMILY,
-    LOGNORMAL_FAMILY,
-    NORMAL_FAMILY,
+    FAMILIES,
     POSITIVE,
-    STUDENT_T_FAMILY,
-    UNIFORM_FAMILY,
     Family,
 )
 from streammc.priors.per_coefficient import Option, Setting, brief, describe, expand, freeze
@@ -46,10 +34,7 @@ class FamilyPrior(Shown):
     def rows(self, labels: Sequence[str], positive: Sequence[int]) -> Matrix:
         """Return the rows (k, 5) of these labels, each of which has this prior.
 
-        Raises
-        ------
-        ConfigError
-            If the settings do not match the labels, or the family does not fit one.
+        ConfigError if the settings do not match the labels, or the family does not fit one.
         """
         family = self.family
         values = {
@@ -67,7 +52,9 @@ class FamilyPrior(Shown):
                 continue
             if rows is None:
                 raise ConfigError(_misfit(family.name, labels[at[0]], flag))
-            out[at] = rows([labels[j] for j in at], **{k: v[at] for k, v in values.items()})
+            columns = rows([labels[j] for j in at], **{k: v[at] for k, v in values.items()})
+            for column, value in enumerate(columns):
+                out[at, column] = value
         return out
 
     def table(
@@ -78,21 +65,9 @@ class FamilyPrior(Shown):
     ) -> Matrix:
         """Return the (d, 5) table of a model whose coefficients have this prior.
 
-        Parameters
-        ----------
-        labels
-            One per component of theta.
-        positive
-            True where it is a positive parameter, sampled as its log, and 2 where it is a
-            correlation, sampled as its artanh: those take their defaults. Empty: none is.
-        defaults
-            Those that the model gives to such parameters of its own, by label; the
-            others are half-Student-t(3, 10), of a correlation LKJ(2).
-
-        Raises
-        ------
-        ConfigError
-            If the settings do not match the labels, or the family does not fit.
+        ``positive`` is true of a positive parameter, sampled as its log, and 2 of a correlation,
+        sampled as its artanh; these take their ``defaults`` by label, or else half-Student-t(3, 10)
+        and LKJ(2). Empty: none is. ConfigError if the settings do not match the labels.
         """
         flags = positive_flags(labels, positive)
         return assemble(labels, flags, [None if flag else self for flag in flags], defaults)
@@ -115,26 +90,21 @@ class FamilyPrior(Shown):
         }
 
 
-def build(family: Family, **options: Option | None) -> FamilyPrior:
-    """Check the options of a family and return the prior.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not finite, or not above 0 where it must be.
-    """
+def build(family: str, **options: Option | None) -> FamilyPrior:
+    """Return the prior of a family; ConfigError if an option is out of range."""
+    known = FAMILIES[family]
     settings = tuple(
-        (name, freeze(f"prior {name}", value, positive=name in family.above_zero))  # type: ignore[arg-type]
+        (name, freeze(f"prior {name}", value, positive=name in known.above_zero))  # type: ignore[arg-type]
         for name, value in options.items()
     )
-    return FamilyPrior(family, settings)
+    return FamilyPrior(known, settings)
 
 
-DEFAULT: Final = build(NORMAL_FAMILY, scale=10.0, location=0.0)
+DEFAULT: Final = build("normal", scale=10.0, location=0.0)
 """Of a parameter of any sign whose default does not scale with the data."""
-DEFAULT_POSITIVE: Final = build(HALF_STUDENT_T_FAMILY, df=3.0, scale=10.0)
+DEFAULT_POSITIVE: Final = build("half_student_t", df=3.0, scale=10.0)
 """Of a positive parameter whose default does not scale with the data, such as ``phi``."""
-DEFAULT_CORRELATION: Final = build(LKJ_FAMILY, shape=2.0)
+DEFAULT_CORRELATION: Final = build("lkj", shape=2.0)
 _DEFAULTS: Final = {ANY_SIGN: DEFAULT, POSITIVE: DEFAULT_POSITIVE, CORRELATION: DEFAULT_CORRELATION}
 Defaults: TypeAlias = Mapping[str, FamilyPrior]
 """Fixed defaults that a model gives to parameters of its own, by label."""
@@ -202,6 +172,13 @@ def _misfit(name: str, label: str, flag: int) -> str:
     )
 
 
+_NUMBERS: Final = """
+Raises
+------
+ConfigError
+    If a number is not finite, or not above 0 where it has to be.
+"""
+"""``Raises`` of the builders."""
 DEFAULT_SCALE: Final = 10.0
 DEFAULT_LOCATION: Final = 0.0
 
@@ -212,7 +189,7 @@ def normal(
 ) -> FamilyPrior: ...
 @overload
 def normal(location: Option, scale: Option, /) -> FamilyPrior: ...
-@documented()
+@documented(_NUMBERS)
 def normal(*given: Option, **named: Option) -> FamilyPrior:
     """Return independent normal priors, ``theta_j ~ Normal(location_j, scale_j)``.
 
@@ -228,11 +205,6 @@ def normal(*given: Option, **named: Option) -> FamilyPrior:
     location
         Mean, on the store's scale, in the same forms; a mapping without ``"*"`` means 0 for the
         rest.
-
-    Raises
-    ------
-    ConfigError
-        If a scale is not a finite number above 0 or a location is not finite.
 
     Examples
     --------
@@ -259,10 +231,10 @@ def normal(*given: Option, **named: Option) -> FamilyPrior:
         **dict(zip(names, given, strict=False)),
         **named,
     }
-    return build(NORMAL_FAMILY, **options)
+    return build("normal", **options)
 
 
-@documented(normal)
+@documented(normal, _NUMBERS)
 def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     """Return Student t priors, ``(theta_j - location_j) / scale_j ~ t(df_j)``.
 
@@ -276,21 +248,16 @@ def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -
     scale
         Scale, above 0, on the store's scale; it has to be given.
 
-    Raises
-    ------
-    ConfigError
-        If a number is not finite, or ``df`` or ``scale`` not above 0.
-
     Examples
     --------
     >>> from streammc.priors import student_t
     >>> student_t(df=3, scale=2.5).describe()
     {'family': 'student_t', 'df': 3.0, 'location': 0.0, 'scale': 2.5}
     """
-    return build(STUDENT_T_FAMILY, df=df, location=location, scale=scale)
+    return build("student_t", df=df, location=location, scale=scale)
 
 
-@documented(normal)
+@documented(normal, _NUMBERS)
 def laplace(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     """Return Laplace priors, ``exp(-|theta_j - location_j| / scale_j) / (2 scale_j)``.
 
@@ -303,16 +270,11 @@ def laplace(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
         Median and mode, on the store's scale, in the forms of :func:`normal`.
     scale
         Mean absolute deviation, above 0, on the store's scale; it has to be given.
-
-    Raises
-    ------
-    ConfigError
-        If a location is not finite or a scale is not a finite number above 0.
     """
-    return build(LAPLACE_FAMILY, location=location, scale=scale)
+    return build("laplace", location=location, scale=scale)
 
 
-@documented()
+@documented(_NUMBERS)
 def half_normal(scale: Option) -> FamilyPrior:
     """Return half-normal priors, ``|Normal(0, scale)|``.
 
@@ -321,16 +283,11 @@ def half_normal(scale: Option) -> FamilyPrior:
     scale
         Standard deviation before the sign is dropped, above 0, in the unit of the parameter on
         the store's scale; in the forms of :func:`normal`.
-
-    Raises
-    ------
-    ConfigError
-        If a scale is not a finite number above 0.
     """
-    return build(HALF_NORMAL_FAMILY, scale=scale)
+    return build("half_normal", scale=scale)
 
 
-@documented()
+@documented(_NUMBERS)
 def half_cauchy(scale: Option) -> FamilyPrior:
     """Return half-Cauchy priors with median ``scale``.
 
@@ -338,16 +295,11 @@ def half_cauchy(scale: Option) -> FamilyPrior:
     ----------
     scale
         Median, above 0, in the unit of the parameter; in the forms of :func:`normal`.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not a finite number above 0.
     """
-    return build(HALF_CAUCHY_FAMILY, scale=scale)
+    return build("half_cauchy", scale=scale)
 
 
-@documented()
+@documented(_NUMBERS)
 def half_student_t(df: Option, scale: Option) -> FamilyPrior:
     """Return half-Student-t priors, ``|scale t(df)|``.
 
@@ -357,16 +309,11 @@ def half_student_t(df: Option, scale: Option) -> FamilyPrior:
         Degrees of freedom, above 0, in the forms of :func:`normal`.
     scale
         Scale, above 0, in the unit of the parameter; in the same forms.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not a finite number above 0.
     """
-    return build(HALF_STUDENT_T_FAMILY, df=df, scale=scale)
+    return build("half_student_t", df=df, scale=scale)
 
 
-@documented()
+@documented(_NUMBERS)
 def gamma(shape: Option, rate: Option) -> FamilyPrior:
     """Return gamma priors with mean ``shape / rate``.
 
@@ -376,16 +323,11 @@ def gamma(shape: Option, rate: Option) -> FamilyPrior:
         Shape, above 0, in the forms of :func:`normal`.
     rate
         Rate, above 0, in one over the unit of the parameter; in the same forms.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not a finite number above 0.
     """
-    return build(GAMMA_FAMILY, shape=shape, rate=rate)
+    return build("gamma", shape=shape, rate=rate)
 
 
-@documented()
+@documented(_NUMBERS)
 def inverse_gamma(shape: Option, scale: Option) -> FamilyPrior:
     """Return inverse gamma priors, ``1 / Gamma(shape, rate=scale)``.
 
@@ -395,16 +337,11 @@ def inverse_gamma(shape: Option, scale: Option) -> FamilyPrior:
         Shape, above 0, in the forms of :func:`normal`; the mean is ``scale / (shape - 1)``.
     scale
         Scale, above 0, in the unit of the parameter; in the same forms.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not a finite number above 0.
     """
-    return build(INVERSE_GAMMA_FAMILY, shape=shape, scale=scale)
+    return build("inverse_gamma", shape=shape, scale=scale)
 
 
-@documented()
+@documented(_NUMBERS)
 def exponential(rate: Option) -> FamilyPrior:
     """Return exponential priors with mean ``1 / rate``.
 
@@ -412,16 +349,11 @@ def exponential(rate: Option) -> FamilyPrior:
     ----------
     rate
         Rate, above 0, in one over the unit of the parameter; in the forms of :func:`normal`.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not a finite number above 0.
     """
-    return build(EXPONENTIAL_FAMILY, rate=rate)
+    return build("exponential", rate=rate)
 
 
-@documented()
+@documented(_NUMBERS)
 def lognormal(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     """Return priors whose log is ``Normal(location, scale)``.
 
@@ -431,31 +363,15 @@ def lognormal(location: Option = 0.0, scale: Option | None = None) -> FamilyPrio
         Mean of the log, in the forms of :func:`normal`.
     scale
         Standard deviation of the log, above 0; it has to be given.
-
-    Raises
-    ------
-    ConfigError
-        If a location is not finite or a scale is not a finite number above 0.
     """
-    return build(LOGNORMAL_FAMILY, location=location, scale=scale)
+    return build("lognormal", location=location, scale=scale)
 
 
 def refuse_flat(labels: Sequence[str], table: Matrix, instead: Mapping[str, str]) -> None:
     """Refuse a flat prior where the likelihood tends to a constant above 0.
 
-    Parameters
-    ----------
-    labels
-        Names of the d parameters.
-    table
-        Their priors (d, 5).
-    instead
-        What to write for each parameter of this kind, by its label.
-
-    Raises
-    ------
-    ConfigError
-        If one of them is flat: the posterior would be improper.
+    ``table`` (d, 5) is that of ``labels``; ``instead`` is what to write for each parameter of this
+    kind, by its label. ConfigError: the posterior would be improper.
     """
     for label, kind in zip(labels, table[:, KIND], strict=True):
         if kind == LOG_FLAT and label in instead:
@@ -483,7 +399,7 @@ def uniform(low: Option, high: Option) -> FamilyPrior:
     ConfigError
         If an end is not finite, or (when the table is made) ``low`` is not below ``high``.
     """
-    prior = build(UNIFORM_FAMILY, low=low, high=high)
+    prior = build("uniform", low=low, high=high)
     (_, a), (_, b) = prior.settings
     if isinstance(a, float) and isinstance(b, float) and not a < b:
         raise ConfigError(
@@ -507,10 +423,10 @@ def flat() -> FamilyPrior:
     >>> flat().describe()
     {'family': 'flat'}
     """
-    return build(FLAT_FAMILY)
+    return build("flat")
 
 
-@documented()
+@documented(_NUMBERS)
 def lkj(shape: Option) -> FamilyPrior:
     """Return priors of a correlation, density proportional to ``(1 - v^2)^(shape - 1)``.
 
@@ -521,10 +437,5 @@ def lkj(shape: Option) -> FamilyPrior:
     ----------
     shape
         Shape, above 0, in the forms of :func:`normal`.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not a finite number above 0.
     """
-    return build(LKJ_FAMILY, shape=shape)
+    return build("lkj", shape=shape)

@@ -26,13 +26,8 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
 
     ``distance`` stands for ``beta[distance]``. In a pattern ``*`` is any text and
     everything else is literal. A name wins over a pattern and a longer pattern over a
-    shorter one; ``"*"`` alone is ignored here.
-
-    Raises
-    ------
-    ConfigError
-        If a name or pattern fits no label, two names mean the same, or two patterns of
-        one length fit the same label.
+    shorter one; ``"*"`` alone is ignored here. ConfigError if a name or pattern fits no label, or
+    two of the same rank fit one.
     """
     known = frozenset(labels)
     named: dict[str, str] = {}
@@ -141,21 +136,9 @@ def _number(what: str, value: object, *, positive: bool) -> float:
 def freeze(what: str, value: Option, *, positive: bool = False) -> Setting:
     """Check an option and return it in a form that does not change.
 
-    Parameters
-    ----------
-    what
-        Name of the option, for messages: ``"prior scale"``.
-    value
-        A number; a sequence with one number per parameter; or a mapping from label
-        (``"beta[distance]"``, ``"distance"``, or a pattern: see ``names.choose``) to
-        number, where ``"*"`` stands for every other.
-    positive
-        Refuse numbers that are not above 0.
-
-    Raises
-    ------
-    ConfigError
-        If a number is not finite, not positive where it must be, or there is none.
+    ``value`` is a number, a sequence with one per parameter, or a mapping from label or pattern
+    (see :func:`choose`) to number; ``what`` names it in messages, such as ``"prior scale"``.
+    ConfigError if a number is not finite, not ``positive`` where it must be, or there is none.
     """
     if isinstance(value, Mapping):
         pairs = [
@@ -187,13 +170,7 @@ def expand(what: str, setting: Setting, labels: Sequence[str], default: float | 
     """Return the number of every label, (d,).
 
     ``default`` is used for labels that a mapping without ``"*"`` does not name; ``None``
-    requires all of them.
-
-    Raises
-    ------
-    ConfigError
-        If a sequence has another length, a mapping does not fit the labels
-        (``names.choose``), or a label is left without a number.
+    requires all of them. ConfigError if the setting does not fit the labels.
     """
     if isinstance(setting, float):
         return np.full(len(labels), setting)

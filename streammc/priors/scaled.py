@@ -79,16 +79,8 @@ def with_defaults(
 ) -> M:
     """Return the model with numbers in place of the defaults that scale with the data.
 
-    Parameters
-    ----------
-    model
-        A model; one whose prior has its numbers is returned as it is.
-    rows
-        Rows that stand for all; those with an invalid response are left out.
-    feature_names
-        Names of the columns.
-    coding
-        What the columns are; ``None``: each is a number of its own.
+    ``rows`` stand for all rows; those with an invalid response are left out. ``coding`` is what
+    the columns are, ``None``: each is a number of its own.
     """
     given: Any = model
     prior = given.prior
@@ -129,22 +121,10 @@ def coefficients(
 ) -> JointNormal | dict[str, FamilyPrior]:
     """Return the default prior of the coefficients of one linear predictor.
 
-    Columns whose squares float64 does not hold get independent priors, 2.5 units per standard
+    ``rows``, ``names`` and ``coding`` are those of :func:`with_defaults`. Where no combination of
+    columns is constant, the effects have to reach the location of ``level``: that is part of their
+    unit. Columns whose squares float64 does not hold get independent priors, 2.5 units per standard
     deviation.
-
-    Parameters
-    ----------
-    labels
-        Names of the q coefficients, one per column.
-    rows
-        Rows that stand for all.
-    names
-        Names of the columns.
-    level
-        Location and scale of the predictor. Where no combination of columns is constant, the
-        effects have to reach its location: that is part of their unit.
-    coding
-        What the columns are; ``None``: each is a number of its own.
     """
     share = shares(rows)
     with single_threaded(), np.errstate(all="ignore"):  # the same bits on any number of cores

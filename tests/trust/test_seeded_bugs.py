@@ -53,8 +53,8 @@ BUGS = {
     ),
     "no Jacobian": Bug(
         "streammc/priors/densities.py",
-        "        location=-log_rate,\n        scale=1.0 / rate,\n        shape=shape,",
-        "        location=-log_rate,\n        scale=1.0 / rate,\n        shape=shape - 1.0,",
+        "    return GAMMA, -log_rate, 1.0 / rate, shape,",
+        "    return GAMMA, -log_rate, 1.0 / rate, shape - 1.0,",
         CLOSED_FORM,
         "gamma_poisson",
         compiled=False,
