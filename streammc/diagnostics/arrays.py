@@ -11,10 +11,7 @@ from streammc.errors import ConfigError
 def numbers(name: str, values: ArrayLike, ndim: int | None = None) -> NDArray[np.float64]:
     """Return ``values`` as float64 with ``ndim`` dimensions, by default 1 or more.
 
-    Raises
-    ------
-    ConfigError
-        If they are not numbers, or have another number of dimensions.
+    ConfigError if they are not numbers, or have another number of dimensions.
     """
     try:
         found = np.asarray(values, dtype=np.float64)

@@ -1,7 +1,5 @@
 """Effective sample sizes and split R-hat of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718).
 
-Effective sample sizes of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718).
-
 With autocovariances averaged over the ``2 M`` halves of ``M`` chains, ``n`` draws each, and the
 variance ``var+`` of the draws, between and within the halves,
 
@@ -10,8 +8,6 @@ variance ``var+`` of the draws, between and within the halves,
 where the sum ends by Geyer's initial monotone sequence (section 3.2 of the paper). The numbers are
 those of ArviZ, which takes 1.3 s of processor time to import, with SciPy's statistics and
 Matplotlib, and 2.5 times as long per parameter.
-
-Split R-hat of one or more chains (Vehtari et al. 2021, Bayesian Analysis 16, 667-718).
 
 R-hat compares the halves of all chains, as ArviZ does, which needs two or more chains; the two
 halves of a single chain also differ if it drifts or has not mixed.
@@ -43,15 +39,7 @@ def normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def scores_in_order(ordered: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the normal scores (p, n) of values given in ascending order, and at their places.
-
-    Parameters
-    ----------
-    ordered
-        (p, n) values in ascending order.
-    order
-        (p, n) place of each of them.
-    """
+    """Return the normal scores of ascending values (p, n), at their places (p, n)."""
     n = ordered.shape[-1]
     twice = np.arange(2, 2 * n + 1, 2)
     by_rank = _scores(twice, n)

@@ -76,24 +76,12 @@ def cost(
 ) -> dict[str, Any]:
     """Return the inefficiency and the computational time of every parameter of a run.
 
-    Parameters
-    ----------
-    theta
-        (chain, draw, d) draws.
-    labels
-        One label per column of theta.
-    evaluations
-        Number of rows evaluated in the ``passes``, the ``warmup`` and the ``draws``.
-    sign
-        (chain, draw) signs of the likelihood estimates; ``None``: all positive.
-
-    Returns
-    -------
-    dict
-        ``evaluations`` with their ``total``; ``mean_sign``; ``if``, ``ct`` (for all
-        evaluations) and ``ct_draws`` (for those of the draws only), each with ``min``,
-        ``median`` and ``max``; ``parameters``: label -> ``if``, ``ct``, ``ct_draws``.
-        ``None`` for a constant, or fewer than four draws.
+    ``theta`` (chain, draw, d) has the signs ``sign`` (chain, draw), ``None``: all positive.
+    ``evaluations`` are the rows evaluated in the ``passes``, the ``warmup`` and the ``draws``. The
+    result has these with their ``total``; ``mean_sign``; ``if``, ``ct`` (for all evaluations) and
+    ``ct_draws`` (for those of the draws only), each with ``min``, ``median`` and ``max``; and
+    ``parameters``: label -> ``if``, ``ct``, ``ct_draws``, ``None`` for a constant, or fewer than
+    four draws.
     """
     counted = {**evaluations, "total": int(sum(evaluations.values()))}
     mean_sign = 1.0 if sign is None else float(sign.mean())
@@ -112,21 +100,10 @@ def cost(
 
 
 def relative(base: Mapping[str, Any], other: Mapping[str, Any], name: str = "ct") -> dict[str, Any]:
-    """Return the relative cost CT of ``other`` over CT of ``base`` (eq. 19) by parameter.
+    """Return ``name`` (``ct`` or ``ct_draws``) of ``other`` over that of ``base`` (eq. 19).
 
-    Above 1, ``base`` is cheaper.
-
-    Parameters
-    ----------
-    base, other
-        Results of :func:`cost`, of the same parameters.
-    name
-        ``ct`` or ``ct_draws``.
-
-    Returns
-    -------
-    dict
-        ``min``, ``median`` and ``max`` over the parameters, and ``parameters``.
+    Both are results of :func:`cost` with the same parameters; above 1, ``base`` is cheaper. The
+    result has ``min``, ``median`` and ``max`` over the parameters, and ``parameters``.
     """
     found = {}
     for label, entry in other["parameters"].items():

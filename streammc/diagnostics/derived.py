@@ -1,7 +1,5 @@
 """Quantities derived from draws: the table's scale, odds or rate ratios, intraclass correlation.
 
-Parameters on the scale of the original table, and odds or rate ratios.
-
 The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor is
 
     sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
@@ -32,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
+from streammc.diagnostics.summary import draws_and_labels, summarize_draws
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StoreError
 from streammc.models.base import COEFFICIENT, DISTANCE, EFFECTS, FACTOR, INTERCEPT, PLACE, Block
@@ -43,36 +41,6 @@ if TYPE_CHECKING:
 
 _BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
 _BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
-
-
-def original_scale(
-    tree: xr.DataTree, attributes: Mapping[str, Any], blocks: Sequence[Block]
-) -> dict[str, Statistics]:
-    """Return the statistics of every parameter on the table's scale, by ArviZ label.
-
-    Parameters
-    ----------
-    tree
-        The tree of a run.
-    attributes
-        Attributes of its store: ``features`` and ``standardization``, a mapping with
-        ``mean`` and ``scale`` per feature, or ``None``.
-    blocks
-        Blocks of parameters with their rules, from the model (``models.base``).
-
-    Returns
-    -------
-    dict
-        Statistics as of :func:`~streammc.diagnostics.summary.summarize`; parameters in no
-        block are unchanged.
-
-    Raises
-    ------
-    StoreError
-        If the standardisation does not fit the parameters.
-    """
-    theta, labels = draws_and_labels(tree)
-    return summarize_draws(*transform(theta, labels, attributes, blocks))
 
 
 def transform(
@@ -207,32 +175,17 @@ def ratios(
 ) -> dict[str, Any] | None:
     """Return statistics of the exponentials of the coefficients; ``None`` if they mean nothing.
 
-    Parameters
-    ----------
-    theta, labels
-        Draws (chain, draw, d) on the table's scale.
-    blocks
-        Blocks of parameters with the meaning of their exponentials, from the model.
-    features
-        Names of the columns of the design.
-    sign
-        (chain, draw) signs of a signed run.
-    formula
-        Whether a formula made the columns, so that their names show bases and interactions.
-    together
-        Columns that cannot change alone, from the fitted formula; ``None``: those whose names
-        show it.
-    references
-        Reference levels of the columns that compare a level with them.
+    ``theta`` (chain, draw, d) are draws on the table's scale, ``sign`` (chain, draw) the signs of a
+    signed run, ``blocks`` those of the model, with the meaning of their exponentials. ``together``
+    are the columns that cannot change alone, from the fitted formula; ``None``: those whose names
+    show it, if a ``formula`` made them. ``references`` are the reference levels of the columns that
+    compare a level with them.
 
-    Returns
-    -------
-    dict
-        ``kind`` and ``parameters``, feature (of several linear predictors: label) ->
-        statistics, without intercepts: the factor on the odds or the rate if the column
-        increases by one unit. ``only_together`` lists the columns that cannot change while all
-        others stay fixed: of bases, of interactions, and of terms that share a table column.
-        ``references`` are the reference levels of the others.
+    The result has ``kind``; ``parameters``, feature (of several linear predictors: label) ->
+    statistics, without intercepts: the factor on the odds or the rate if the column increases by
+    one unit; ``only_together``, the columns that cannot change while all others stay fixed: of
+    bases, of interactions, and of terms that share a table column; and the ``references`` of the
+    others.
     """
     found = [block for block in blocks if block.exponential]
     if not found:
@@ -289,14 +242,8 @@ def derived(
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Return draws (chain, draw, 1) of the intraclass correlation and its label.
 
-    Without one: (chain, draw, 0) and no label.
-
-    Parameters
-    ----------
-    theta, labels
-        Draws (chain, draw, d) of the parameters.
-    described
-        The model, by ``Model.describe``.
+    ``described`` is the model, by ``Model.describe``. Without such a correlation: (chain, draw, 0)
+    and no label.
     """
     if not defined(described):
         return theta[:, :, :0], []

@@ -30,42 +30,14 @@ def tail_count(n: int, relative_size: float = 1.0) -> int:
     return int(3.0 * np.sqrt(n / relative_size))
 
 
-def smoothed(log_weight: NDArray[np.float64]) -> tuple[Vector, float]:
-    """Return the smoothed logarithms of weights, and the shape ``k`` of their tail.
-
-    Parameters
-    ----------
-    log_weight
-        (n,) logarithms of the weights, up to a constant; at least 25, whose tail is not of equal
-        weights.
-
-    Returns
-    -------
-    tuple
-        The logarithms (n,) of weights with the sum 1, and ``k``; where ``k`` is not finite,
-        nothing is smoothed.
-    """
-    found, k = smoothed_rows(log_weight[None, :])
-    return found[0], float(k[0])
-
-
 def smoothed_rows(
     log_weight: NDArray[np.float64], relative_size: float = 1.0
 ) -> tuple[Matrix, Vector]:
-    """Return the smoothed logarithms of the weights of each row, and the shapes ``k``.
+    """Return the smoothed logarithms of the weights of each row, and the shapes ``k`` (m,).
 
-    Parameters
-    ----------
-    log_weight
-        (m, n) logarithms of the weights, up to a constant in each row; n at least 25.
-    relative_size
-        Effective sample size of the draws over their number; see :func:`tail_count`.
-
-    Returns
-    -------
-    tuple
-        Logarithms (m, n) of weights whose sum is 1 in each row, and ``k`` (m,); a row whose
-        ``k`` is not finite, such as one with a tail of equal weights, is not smoothed.
+    ``log_weight`` (m, n) are up to a constant in each row; n is at least 25. The results are
+    logarithms of weights whose sum is 1 in each row; a row whose ``k`` is not finite, such as one
+    with a tail of equal weights, is not smoothed. ``relative_size``: see :func:`tail_count`.
     """
     m, n = log_weight.shape
     count = min(tail_count(n, relative_size), n - 1)

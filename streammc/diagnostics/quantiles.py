@@ -27,18 +27,10 @@ def quantiles(
     *,
     overwrite: bool = False,
 ) -> NDArray[np.float64]:
-    """Return quantiles over the last axis, ``(len(probabilities), ...)``.
+    """Return quantiles over the last axis, ``(len(probabilities), ...)``, of draws (..., S).
 
-    Parameters
-    ----------
-    values
-        (..., S) draws.
-    probabilities
-        Probabilities between 0 and 1.
-    weights
-        (S,) weights of positive sum; ``None``: all equal.
-    overwrite
-        Allow ``values`` to be sorted in place, which saves a copy.
+    ``weights`` (S,) have a positive sum; ``None``: all equal. ``overwrite`` allows ``values`` to be
+    sorted in place, which saves a copy.
     """
     levels = np.asarray(probabilities, dtype=np.float64)
     if weights is None or (weights == weights[0]).all():

@@ -21,15 +21,9 @@ def check_limits(
 ) -> dict[str, Any]:
     """Return limit, worst value and verdict of each limit, and whether all are kept.
 
-    A parameter without a finite statistic fails.
-
-    Parameters
-    ----------
-    parameters
-        Label -> statistics.
-    limits
-        ``rhat``: largest R-hat; ``ess``: smallest effective sample size: bulk,
-        tail, and for the standard deviation.
+    ``parameters`` are label -> statistics; one without a finite statistic fails. Limits: ``rhat``,
+    the largest R-hat; ``ess``, the smallest effective sample size: bulk, tail, and for the standard
+    deviation.
     """
     result: dict[str, Any] = {"passed": True}
     for name, limit in limits.items():
@@ -93,12 +87,8 @@ class StopRule:
         """Return the rule of a text ``ess=1000,rhat=1.01,time=2h,draws=50000``, or of a mapping.
 
         ``None`` for ``None``. Times are seconds, or numbers with the unit s, min, h or d.
-
-        Raises
-        ------
-        ConfigError
-            If a key is unknown or comes twice, a value is out of range, or neither ``ess`` nor
-            ``rhat`` is given.
+        ConfigError if a key is unknown or comes twice, a value is out of range, or neither ``ess``
+        nor ``rhat`` is there.
         """
         if value is None or isinstance(value, StopRule):
             return value
@@ -132,14 +122,8 @@ class StopRule:
     def next_check(self, interval: int, first: int, done: int) -> int:
         """Return the number of draws, ``done`` or more, at which the rule is checked.
 
-        Parameters
-        ----------
-        interval
-            Draws between two commits of the run; checks are at whole intervals.
-        first
-            Draws per chain that were asked for: the first check.
-        done
-            Draws per chain.
+        All are per chain: ``interval`` those between two commits of the run, at which checks are,
+        and ``first`` those that were asked for, at which the first is.
         """
         intervals = -(-first // interval)
         while intervals * interval < done:
@@ -165,17 +149,8 @@ class StopRule:
     ) -> dict[str, Any]:
         """Return what ended a run, as JSON for its summary.
 
-        ``passed`` says whether the draws keep the limits, also where time has ended the run before
-        a check.
-
-        Parameters
-        ----------
-        parameters
-            Label -> statistics of the draws.
-        draws
-            Draws per chain.
-        interval, first
-            Those of :meth:`next_check`.
+        ``parameters`` are label -> statistics of its ``draws``. ``passed`` says whether the draws
+        keep the limits, also where time has ended the run before a check.
         """
         checked = check_limits(parameters, self.limits)
         passed = bool(checked.pop("passed"))

@@ -55,13 +55,7 @@ _FEWEST_DRAWS = 4
 
 
 def require_no_sign(sign: NDArray[np.float64]) -> None:
-    """Refuse a plain summary of draws with negative signs.
-
-    Raises
-    ------
-    StreammcError
-        If a sign is negative; the message has the share of negative signs.
-    """
+    """Refuse a plain summary of draws with negative signs."""
     negative = float(np.mean(np.asarray(sign) < 0.0))
     if negative > 0.0:
         raise StreammcError(

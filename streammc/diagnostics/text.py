@@ -38,18 +38,10 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def statistic_text(column: str, value: float | None, error: float | None) -> str:
-    """Return a statistic of a parameter as text.
+    """Return a statistic of a parameter as text; ``-`` where it is undefined.
 
-    Means and quantiles have as many digits as the error of the mean allows, at least four.
-
-    Parameters
-    ----------
-    column
-        Name of the statistic, such as ``mean`` or ``ess_bulk``.
-    value
-        The statistic; ``None`` if it is undefined.
-    error
-        Monte Carlo standard error of the mean; ``None`` if it is unknown.
+    Means and quantiles have as many digits as ``error``, the Monte Carlo standard error of the
+    mean, allows, at least four.
     """
     if value is None:
         return "-"

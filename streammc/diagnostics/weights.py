@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.arrays import numbers
 from streammc.diagnostics.convergence import mcse_mean
-from streammc.diagnostics.pareto_tail import smoothed, tail_count
+from streammc.diagnostics.pareto_tail import smoothed_rows, tail_count
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 from streammc.shown import Record
@@ -104,18 +104,12 @@ class Audit(Record):
     def from_json(cls, written: Mapping[str, Any]) -> Audit:
         """Return the audit from its JSON; runs of earlier versions lack some entries."""
         names = Correction.__dataclass_fields__
-        return cls(
-            draws=written["draws"],
-            ess=written["ess"],
-            largest_weight=written.get("largest_weight"),
-            pareto_k=written["pareto_k"],
-            largest_correction=written["largest_correction"],
-            largest_z=written["largest_z"],
-            parameters={
-                label: Correction(**{name: entry.get(name) for name in names})
-                for label, entry in written["parameters"].items()
-            },
-        )
+        parameters = {
+            label: Correction(**{name: entry.get(name) for name in names})
+            for label, entry in written["parameters"].items()
+        }
+        own = {name: written[name] for name in cls.__dataclass_fields__ if name in written}
+        return cls(**{**own, "parameters": parameters})
 
     @property
     def worst(self) -> str:
@@ -216,8 +210,8 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
         return None
     if tail[-1] - cutoff > _UNDERFLOW:
         return float(min(tail.mean() - cutoff, _LARGEST_K)) if cutoff > -np.inf else _LARGEST_K
-    _, k = smoothed(flat)
-    return k if np.isfinite(k) else None
+    _, (k,) = smoothed_rows(flat[None, :])
+    return float(k) if np.isfinite(k) else None
 
 
 def heavy_tailed(k: float, ess: float, draws: int, largest_weight: float | None) -> bool:

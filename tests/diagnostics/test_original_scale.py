@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streammc.diagnostics.derived import as_variables, original_scale, ratios, transform
-from streammc.diagnostics.summary import summarize, summarize_draws
+from streammc.diagnostics.derived import as_variables, ratios, transform
+from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
 from streammc.errors import StoreError
 from streammc.models import (
     binomial,
@@ -19,7 +19,7 @@ from streammc.models import (
     poisson,
     user,
 )
-from streammc.models.base import describe, from_description, stated
+from streammc.models.base import describe, from_description
 
 FEATURES = ["Intercept", "a", "b"]
 LABELS = ["beta[Intercept]", "beta[a]", "beta[b]", "log_sigma"]
@@ -58,14 +58,15 @@ def test_draws_are_transformed_before_they_are_summarised():
             )
         }
     )
-    found = original_scale(tree, ATTRIBUTES, BLOCKS)
+    draws = draws_and_labels(tree)
+    found = summarize_draws(*transform(*draws, ATTRIBUTES, BLOCKS))
     intercept = THETA[:, :, 0] - THETA[:, :, 1] * 30.0 / 4.0 + THETA[:, :, 2] * 2.0 / 0.5
     expected = summarize_draws(intercept[:, :, None], ["i"])["i"]
     for name, value in expected.items():
         assert found["beta[Intercept]"][name] == pytest.approx(value, rel=1e-9)
     assert found["log_sigma"] == summarize(tree)["log_sigma"]
-    assert original_scale(tree, {"standardization": None}, BLOCKS) == summarize(tree)
-    assert original_scale(tree, {}, BLOCKS) == summarize(tree)
+    for attributes in ({"standardization": None}, {}):
+        assert summarize_draws(*transform(*draws, attributes, BLOCKS)) == summarize(tree)
 
 
 def test_a_centred_design_without_intercept_implies_one():
@@ -265,7 +266,7 @@ def test_names_of_user_parameters_do_not_decide_their_scale(features):
         model = own(*predictors, **shared)
         labels = list(model.labels(features))
         theta = np.random.default_rng(1).normal(size=(2, 5, len(labels)))
-        blocks = from_description(describe(stated(model, features)))
+        blocks = from_description(describe(model.table_scale(features)))
         found, names = transform(theta, labels, attributes, blocks)
         at = {label: column for column, label in enumerate(names)}
         for column, label in enumerate(labels):

@@ -39,7 +39,7 @@ from streammc.control_variates.mode.modes import ADVICE
 from streammc.control_variates.plan.pilot import remainders
 from streammc.control_variates.plan.tails import FAR, ends_of, unit
 from streammc.control_variates.subset import draw_subset
-from streammc.diagnostics.pareto_tail import smoothed
+from streammc.diagnostics.pareto_tail import smoothed_rows
 from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k
 from streammc.errors import RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
@@ -352,7 +352,7 @@ def _require_light_tail(log_weight: Vector) -> None:
 def _smoothed(log_weight: Vector) -> Vector:
     """Return the weights with their tail smoothed (PSIS); as they are where there is no tail."""
     if pareto_k(log_weight) is not None:
-        log_weight, _ = smoothed(log_weight)
+        log_weight = smoothed_rows(log_weight[None, :])[0][0]
     weight: Vector = np.exp(log_weight - log_weight.max())
     return weight
 
