@@ -47,7 +47,7 @@ from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.data_views import by_group, tempered
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
-from streammc.models.base import COEFFICIENT, stated
+from streammc.models.base import COEFFICIENT
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
@@ -308,7 +308,7 @@ def _units(request: PassRequest) -> Vector:
     moved = dataset.attributes.get("standardization")
     if moved is not None:
         place = {label: j for j, label in enumerate(request.labels)}
-        for block in stated(request.model, dataset.feature_names):
+        for block in request.model.table_scale(dataset.feature_names):
             if block.rule == COEFFICIENT and len(block.labels) == len(moved["scale"]):
                 units[[place[label] for label in block.labels]] = moved["scale"]
     return units
@@ -343,24 +343,9 @@ _SUBSET_BYTES = 2**24
 def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> ControlVariates:
     """Return control variates of order 0: no Taylor terms, centred at the starting point.
 
-    No pass is made.
-
-    Parameters
-    ----------
-    dataset, model
-        The rows and their likelihood.
-    start
-        Value of every coordinate of ``theta_star``; ``None``: the model's start on a few rows.
-
-    Returns
-    -------
-    ControlVariates
-        With sums of zero, the identity for ``factor`` and 0 passes in its certificate.
-
-    Raises
-    ------
-    ModelError
-        If the model has no finite start on these rows.
+    No pass is made: sums are zero, ``factor`` is the identity, and the certificate has 0 passes.
+    ``start`` is the value of every coordinate of ``theta_star``; ``None``: the model's start on a
+    few rows. ModelError if that is not finite.
     """
     begun = time.perf_counter()
     model = resolved(model, dataset)
@@ -403,8 +388,6 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
             pass_seconds=0.0,
             pass_gb_per_second=0.0,
             converged=False,
-            warnings=(),
-            logarithms=(),
         ),
         score_draws=np.zeros((0, d)),
         candidates=np.zeros(0, np.int64),

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,10 +69,10 @@ class Certificate(Record):
     pass_seconds: float | None = None
     pass_gb_per_second: float | None = None
     converged: bool
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     modes: tuple[tuple[float, ...], ...] | None = None
-    logarithms: tuple[str, ...]
+    logarithms: tuple[str, ...] = ()
     recalibration: Mapping[str, Any] | None = None
     nodes: int | None = None
     update: Mapping[str, Any] | None = None
@@ -91,27 +91,14 @@ class Certificate(Record):
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Certificate:
         """Restore from :meth:`to_json`; files of earlier versions lack some entries."""
-        bound, modes = written.get("term_bound"), written.get("modes")
-        if bound is None and "term_bound" in written:
-            bound = math.inf
-        return cls(
-            term_bound=bound,
-            decrement=written["decrement"],
-            passes=int(written["passes"]),
-            rows_read=int(written["rows_read"]),
-            bytes_read=int(written["bytes_read"]),
-            seconds=float(written["seconds"]),
-            pass_seconds=written.get("pass_seconds"),
-            pass_gb_per_second=written.get("pass_gb_per_second"),
-            converged=bool(written["converged"]),
-            warnings=tuple(written.get("warnings", ())),
-            notes=tuple(written.get("notes", ())),
-            modes=None if modes is None else tuple(tuple(mode) for mode in modes),
-            logarithms=tuple(written.get("logarithms", ())),
-            recalibration=written.get("recalibration"),
-            nodes=written.get("nodes"),
-            update=written.get("update"),
-        )
+        known = {name: written[name] for name in cls.__dataclass_fields__ if name in written}
+        for name in ("warnings", "notes", "logarithms"):
+            known[name] = tuple(written.get(name, ()))
+        if known.get("modes") is not None:
+            known["modes"] = tuple(tuple(mode) for mode in known["modes"])
+        if "term_bound" in known and known["term_bound"] is None:
+            known["term_bound"] = math.inf
+        return cls(**known)
 
     def plus(self, **work: float) -> Certificate:
         """Return a copy with the work of another stage added; keywords are field names."""
@@ -125,6 +112,19 @@ class Certificate(Record):
 FORMAT = 1
 _TEMPERATURE = "@T="
 """Mark in files between the fingerprint of the data set and a temperature that is not 1."""
+_ARRAYS: Final = {
+    "theta_star": np.float64,
+    "gradient": np.float64,
+    "hessian": np.float64,
+    "factor": np.float64,
+    "newton_step": np.float64,
+    "score_draws": np.float64,
+    "candidates": np.int64,
+    "scores": np.float64,
+    "stamps": np.int64,
+    "order_terms": np.float64,
+}
+"""Fields that are saved as arrays of their names, and their types."""
 
 
 def model_digest(model: Model) -> str:
@@ -255,21 +255,12 @@ class ControlVariates(Shown):
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON metadata from which :meth:`from_arrays` restores the object."""
-        arrays: dict[str, NDArray[Any]] = {
-            "theta_star": self.theta_star,
-            "gradient": self.gradient,
-            "hessian": self.hessian,
-            "factor": self.factor,
-            "newton_step": self.newton_step,
-            "score_draws": self.score_draws,
-            "candidates": self.candidates,
-            "scores": self.scores,
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {
             "histogram_counts": self.histogram.counts,
             "histogram_moments": self.histogram.moments,
             "histogram_maxima": self.histogram.maxima,
             "chunk_summaries": np.stack([self.chunk_summaries[c] for c in SUMMARY_COLUMNS]),
-            "stamps": self.stamps,
-            "order_terms": self.order_terms,
         }
         meta = {
             "kind": "control-variates",
@@ -294,10 +285,7 @@ class ControlVariates(Shown):
     ) -> ControlVariates:
         """Restore from :meth:`to_arrays`.
 
-        Raises
-        ------
-        StoreError
-            If the arrays are not control variates of this format, or their shapes disagree.
+        StoreError if they are not control variates of this format, or their shapes disagree.
         """
         if meta.get("kind") != "control-variates" or meta.get("format") != FORMAT:
             raise StoreError(
@@ -307,25 +295,22 @@ class ControlVariates(Shown):
             )
         try:
             fingerprint, _, temperature = str(meta["fingerprint"]).partition(_TEMPERATURE)
+            arrays = {"order_terms": np.zeros((5, 0)), **arrays}
+            own: dict[str, Any] = {
+                name: np.ascontiguousarray(arrays[name], kind) for name, kind in _ARRAYS.items()
+            }
             summaries = np.asarray(arrays["chunk_summaries"], np.float64)
             result = cls(
-                theta_star=np.asarray(arrays["theta_star"], np.float64),
+                **own,
                 log_lik=float(meta["log_lik"]),
                 log_lik_remainder=float(meta["log_lik_remainder"]),
-                gradient=np.asarray(arrays["gradient"], np.float64),
-                hessian=np.ascontiguousarray(arrays["hessian"], np.float64),
                 order=int(meta["order"]),
-                factor=np.ascontiguousarray(arrays["factor"], np.float64),
-                newton_step=np.asarray(arrays["newton_step"], np.float64),
                 n_rows=int(meta["n_rows"]),
                 labels=tuple(str(label) for label in meta["labels"]),
                 fingerprint=fingerprint,
                 temperature=float(temperature or 1.0),
                 model_digest=str(meta["model_digest"]),
                 certificate=Certificate.from_json(meta["certificate"]),
-                score_draws=np.asarray(arrays["score_draws"], np.float64),
-                candidates=np.asarray(arrays["candidates"], np.int64),
-                scores=np.asarray(arrays["scores"], np.float64),
                 histogram=Histogram(
                     np.asarray(arrays["histogram_counts"], np.int64),
                     np.asarray(arrays["histogram_moments"], np.float64),
@@ -333,11 +318,9 @@ class ControlVariates(Shown):
                 ),
                 chunk_summaries=dict(zip(SUMMARY_COLUMNS, summaries, strict=True)),
                 # JSON has no NaN: null means that the runs were too few.
-                row_order=float("nan" if meta["row_order"] is None else meta["row_order"]),
+                row_order=math.nan if meta["row_order"] is None else float(meta["row_order"]),
                 row_order_rows=int(meta["row_order_rows"]),
-                stamps=np.asarray(arrays["stamps"], np.int64),
                 noise=np.array(meta.get("noise", []), np.float64),
-                order_terms=np.asarray(arrays.get("order_terms", np.zeros((5, 0))), np.float64),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(

@@ -19,6 +19,22 @@ _OTHERS: Final = {
     "user": "streammc.models.user_model",
 }
 
+_SHARED: Final = """
+Parameters
+----------
+prior
+    Prior of the coefficients, or a mapping from the names of parameters to priors; ``None``, and
+    what a mapping does not name, scales with the data: a coefficient has Normal(0, 2.5 u / sd(x))
+    with one column alone, jointly as in ``priors.scaled``. The unit u is sd(y) under an identity
+    link, where the intercept is around mean(y), and else 1, where it is around the link of mean(y).
+
+Raises
+------
+ConfigError
+    If ``prior`` is not a prior.
+"""
+"""What the builders of regressions share."""
+
 __all__ = sorted([*(name.replace("-", "_") for name in MODELS), *_OTHERS])
 
 
@@ -36,7 +52,7 @@ def __getattr__(name: str) -> Any:
             name=name,
             obj=sys.modules[__name__],
         )
-    return globals().setdefault(name, documented()(found))
+    return globals().setdefault(name, documented(_SHARED)(found))
 
 
 def __dir__() -> list[str]:

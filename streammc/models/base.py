@@ -31,13 +31,13 @@ from streammc.numerics.prior import (
     SCALE,
     SHAPE,
 )
-from streammc.priors import as_prior, densities, normal
+from streammc.priors import as_prior, densities
 from streammc.priors.by_name import NamedPriors
 from streammc.priors.densities import JointNormal
 from streammc.priors.families import FamilyPrior, refuse_flat
 from streammc.priors.per_coefficient import choose
 from streammc.priors.scaled import Level, coefficients, scale_prior
-from streammc.protocols import Coding, Index, Matrix, Model, Prior, Rows, Vector
+from streammc.protocols import Coding, Index, Matrix, Prior, Rows, Vector
 from streammc.shown import Shown, options_of
 
 Array: TypeAlias = NDArray[np.float64]
@@ -66,53 +66,46 @@ ORDERED: Final = "ordered"
 
 
 class Support(NamedTuple):
-    """Transform between theta and the values of a parameter, both in place."""
+    """Transform between theta and the values of a parameter; both return new arrays."""
 
-    constrain: Callable[[Array], Any]
-    unconstrain: Callable[[Array], Any]
-
-
-def _exp(values: Array) -> None:
-    np.exp(values, out=values)
+    constrain: Callable[[Array], Array]
+    unconstrain: Callable[[Array], Array]
 
 
-def _log(values: Array) -> None:
-    np.log(values, out=values)
+_LEAST = 1e-300
 
 
-def _tanh(values: Array) -> None:
-    np.tanh(values, out=values)
+def weights_of(u: Array) -> Array:
+    """Return the first K - 1 weights (..., K - 1) of the log odds (..., K - 1)."""
+    broken = -np.logaddexp(0.0, -u)
+    left = np.cumsum(-np.logaddexp(0.0, u), axis=-1)
+    broken[..., 1:] += left[..., :-1]
+    weights: Array = np.exp(broken)
+    return weights
 
 
-def _artanh(values: Array) -> None:
-    np.arctanh(values, out=values)
+def log_odds_of(weights: Array) -> Array:
+    """Return the log odds (..., K - 1) of the first K - 1 weights; inverse of weights_of."""
+    left = np.maximum(1.0 - np.cumsum(weights, axis=-1), _LEAST)
+    u: Array = np.log(np.maximum(weights, _LEAST)) - np.log(left)
+    return u
 
 
-def _weights(values: Array) -> None:
-    values[...] = weights_of(values)
-
-
-def _log_odds(values: Array) -> None:
-    values[...] = log_odds_of(values)
-
-
-def _ends(values: Array) -> None:
+def _ends(values: Array) -> Array:
     half = 0.5 * np.exp(values[..., 1])
-    values[..., 1] = values[..., 0] + half
-    values[..., 0] -= half
+    return np.stack([values[..., 0] - half, values[..., 0] + half], axis=-1)
 
 
-def _centre_and_distance(values: Array) -> None:
+def _centre_and_distance(values: Array) -> Array:
     apart = values[..., 1] - values[..., 0]
-    values[..., 0] += 0.5 * apart
-    values[..., 1] = np.log(apart)
+    return np.stack([values[..., 0] + 0.5 * apart, np.log(apart)], axis=-1)
 
 
 SUPPORTS: Final = {
-    REAL: Support(lambda values: None, lambda values: None),
-    POSITIVE: Support(_exp, _log),
-    CORRELATION: Support(_tanh, _artanh),
-    SIMPLEX: Support(_weights, _log_odds),
+    REAL: Support(np.positive, np.positive),
+    POSITIVE: Support(np.exp, np.log),
+    CORRELATION: Support(np.tanh, np.arctanh),
+    SIMPLEX: Support(weights_of, log_odds_of),
     ORDERED: Support(_ends, _centre_and_distance),
 }
 
@@ -240,25 +233,6 @@ def predictor(
     )
 
 
-_LEAST = 1e-300
-
-
-def weights_of(u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the first K - 1 weights (..., K - 1) of the log odds (..., K - 1)."""
-    broken = -np.logaddexp(0.0, -u)
-    left = np.cumsum(-np.logaddexp(0.0, u), axis=-1)
-    broken[..., 1:] += left[..., :-1]
-    weights: NDArray[np.float64] = np.exp(broken)
-    return weights
-
-
-def log_odds_of(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log odds (..., K - 1) of the first K - 1 weights; inverse of weights_of."""
-    left = np.maximum(1.0 - np.cumsum(weights, axis=-1), _LEAST)
-    u: NDArray[np.float64] = np.log(np.maximum(weights, _LEAST)) - np.log(left)
-    return u
-
-
 def dirichlet_rows(concentration: Sequence[float]) -> Matrix:
     """Return the (K - 1, 5) rows of the prior table for the log odds of Dirichlet weights."""
     a = np.asarray(concentration, dtype=np.float64)
@@ -307,11 +281,6 @@ def parameter_blocks(parameters: Iterable[Parameter], features: Sequence[str]) -
                 exponential = parameter.exponential or ""
                 blocks.append(Block(parameter.table_scale, labels, implied, exponential))
     return tuple(blocks)
-
-
-def stated(model: Model, features: Sequence[str]) -> tuple[Block, ...]:
-    """Return the blocks of a model."""
-    return tuple(model.table_scale(features))
 
 
 def describe(blocks: Iterable[Block]) -> list[dict[str, Any]]:
@@ -436,6 +405,13 @@ class StatedModel(Shown, ABC):
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw one response per column of ``eta`` (p, m)."""
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m); ModelError without one."""
+        raise ModelError(
+            f"expected the model {self.name!r} to have a mean response, found none: it cannot "
+            "predict; use a model that has one"
+        )
+
     @property
     def n_linear(self) -> int:
         """Return the number of linear predictors."""
@@ -459,13 +435,7 @@ class StatedModel(Shown, ABC):
         return sum(parameter.size(q) for parameter in self._stated)
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return one label per component of theta.
-
-        Raises
-        ------
-        ConfigError
-            If the model is for another number of columns.
-        """
+        """Return one label per component of theta; ConfigError for another number of columns."""
         n, found = self.n_features, len(feature_names)
         if n is not None and found != n:
             raise ConfigError(
@@ -483,14 +453,14 @@ class StatedModel(Shown, ABC):
         """Return the reported parameters (..., d) of theta."""
         values = np.array(theta, dtype=np.float64)
         for support, at in self._transformed(values.shape[-1]):
-            SUPPORTS[support].constrain(values[..., at])
+            values[..., at] = SUPPORTS[support].constrain(values[..., at])
         return values
 
     def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return theta (..., d) of the reported parameters."""
         theta = np.array(values, dtype=np.float64)
         for support, at in self._transformed(theta.shape[-1]):
-            SUPPORTS[support].unconstrain(theta[..., at])
+            theta[..., at] = SUPPORTS[support].unconstrain(theta[..., at])
         return theta
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
@@ -639,10 +609,7 @@ class FactorModel(StatedModel):
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label.
 
-        Raises
-        ------
-        ConfigError
-            If the prior of a scale is improper, or an effect is given a prior.
+        ConfigError if the prior of a scale is improper, or an effect has a prior of its own.
         """
         if not self.factors:
             return super().prior_table(labels)
@@ -665,13 +632,7 @@ class FactorModel(StatedModel):
         return table
 
     def without_effects(self, labels: Sequence[str]) -> list[int]:
-        """Return the components of theta that are no effects.
-
-        Raises
-        ------
-        ConfigError
-            If a prior by name is one of an effect.
-        """
+        """Return the components of theta that are no effects; ConfigError if one has a prior."""
         of_effects = {
             labels[j]: block for block in self.factors for j in range(block.first, block.scale)
         }
@@ -741,11 +702,6 @@ class FactorModel(StatedModel):
 BETA: Final = predictor()
 
 
-def default_prior() -> Prior:
-    """Return Normal(0, 10) on every coefficient: the default where none scales with the data."""
-    return normal(scale=10.0)
-
-
 def scaled_prior() -> Prior:
     """Return the default priors, which scale with the data."""
     return as_prior(None)
@@ -776,7 +732,10 @@ class LinearModel(FactorModel):
 
     name: ClassVar[str]
     link_kernel: ClassVar[Any]
-    sums_kernel: ClassVar[Any] = None
+    exact_sums: ClassVar[Any] = None
+    """Compiled log-likelihood of the Taylor sums, where it is exact."""
+    joint: ClassVar[Any] = None
+    """``None``: the likelihood is a product over rows."""
 
     def __post_init__(self) -> None:
         """Turn a mapping into a prior by name; refuse what is not a prior."""
@@ -786,16 +745,6 @@ class LinearModel(FactorModel):
     def link(self) -> Any:
         """Return the compiled link."""
         return type(self).link_kernel
-
-    @property
-    def exact_sums(self) -> Any:
-        """Return the compiled log-likelihood of the Taylor sums, where it is exact."""
-        return type(self).sums_kernel
-
-    @property
-    def joint(self) -> Any:
-        """Return ``None``: the likelihood is a product over rows."""
-        return None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -810,23 +759,6 @@ class LinearModel(FactorModel):
     @abstractmethod
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return the offending positions and what was expected, or ``None``."""
-
-    @abstractmethod
-    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Draw one response per column of ``eta`` (p, m)."""
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return the mean response per column of ``eta`` (p, m).
-
-        Raises
-        ------
-        ModelError
-            If the family does not define one.
-        """
-        raise ModelError(
-            f"expected the model {self.name!r} to have a mean response, found none: it cannot "
-            "predict; use a model that has one"
-        )
 
     def start(self, rows: Rows) -> Vector:
         """Return zeros (q,): finite for every bounded link."""

@@ -351,10 +351,7 @@ def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, F
 def refuse_wrong_derivatives(model: Model, rows: Rows, theta: Vector, most: int = 16) -> None:
     """Compare the derivatives at a few rows near ``theta`` with differences.
 
-    Raises
-    ------
-    ModelError
-        If one is off by more than 1e-4 of the largest of value, derivative and 1.
+    ModelError if one is off by more than 1e-4 of the largest of value, derivative and 1.
     """
     m, q = min(most, len(rows.y)), rows.X.shape[1]
     X, y = rows.X[:m], np.ascontiguousarray(rows.y[:m])
@@ -399,22 +396,9 @@ def differences(
 ) -> Difference:
     """Return the derivative of every row of ``function(x)`` in ``x[a]``, and its error.
 
-    Parameters
-    ----------
-    function
-        From (p, m) to (k, m), column by column.
-    x
-        Where, (p, m).
-    a
-        Row of ``x`` that is moved.
-    longest
-        The longest step to try, (m,): steps across the whole of a narrow likelihood agree
-        with each other, and not with its derivative.
-
-    Returns
-    -------
-    Difference
-        By differences of fourth order.
+    Differences are of fourth order. ``function`` goes from (p, m) to (k, m), column by column.
+    ``longest`` (m,) are the longest steps to try: steps across the whole of a narrow likelihood
+    agree with each other, and not with its derivative.
     """
     found, floors, still = [], [], []
     with np.errstate(all="ignore"):

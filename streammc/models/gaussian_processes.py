@@ -31,7 +31,7 @@ from streammc.priors import (
     lognormal,
 )
 from streammc.priors.per_coefficient import REST
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.protocols import Matrix, Prior, Rows, Vector
 
 _shape = inline(tile_shape)
 _LARGEST = 300.0
@@ -192,6 +192,7 @@ class GaussianProcess(StatedModel):
     n_scalar = 0
     exact_sums: ClassVar[Any] = None
     joint: ClassVar[Any] = staticmethod(joint)
+    response_fault = staticmethod(real_fault)
 
     def __post_init__(self) -> None:
         """Refuse options that are none, and priors of coefficients: there are none."""
@@ -239,10 +240,7 @@ class GaussianProcess(StatedModel):
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """Return ``length_scale[feature]`` or ``length_scale``, ``sigma_f`` and the noise.
 
-        Raises
-        ------
-        ConfigError
-            If there is no column, or one is the intercept.
+        ConfigError if there is no column, or one is the intercept.
         """
         if not feature_names or "Intercept" in feature_names:
             found = "an intercept" if feature_names else "none"
@@ -251,17 +249,6 @@ class GaussianProcess(StatedModel):
                 "--no-intercept"
             )
         return super().labels(feature_names)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not finite."""
-        return real_fault(y)
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Raise ModelError: what a row is depends on the others."""
-        raise ModelError(
-            f"expected the model {self.name!r} to have a mean response, found none: it cannot "
-            "predict; use another model"
-        )
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Raise ModelError: there is no predictor; ``streammc simulate gaussian-process``."""
@@ -273,10 +260,7 @@ class GaussianProcess(StatedModel):
     def start(self, rows: Rows) -> Vector:
         """Return theta (d,) where rows a standard deviation apart are alike, a fifth noise.
 
-        Raises
-        ------
-        ModelError
-            If there are too many rows: an evaluation takes ``n^3`` operations.
+        ModelError if there are too many rows: an evaluation takes ``n^3`` operations.
         """
         n, q = rows.X.shape
         if n > MOST_ROWS:

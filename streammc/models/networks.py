@@ -25,7 +25,7 @@ from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select
 from streammc.priors import PriorOption, as_prior, normal
 from streammc.priors.per_coefficient import REST
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.protocols import Matrix, Prior, Rows, Vector
 
 _TILE: Final = 64
 """Rows whose activations stay in the first-level cache."""
@@ -306,6 +306,7 @@ class Network(LinearModel):
     name: ClassVar[str] = "network"
     multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
+    response_fault = staticmethod(binary_fault)
     separable: ClassVar[bool] = False
 
     @property
@@ -322,10 +323,6 @@ class Network(LinearModel):
     def constants(self) -> Vector:
         """Return the sizes of the hidden layers."""
         return np.array(self.hidden, dtype=np.float64)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not 0 or 1."""
-        return binary_fault(y)
 
     def mean(self, eta: Matrix) -> Vector:
         """Return P(y = 1) per column of ``eta`` (p, m)."""

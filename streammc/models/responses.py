@@ -1,4 +1,4 @@
-"""Which responses a family is defined for, and what to say where one is not."""
+"""Responses: which ones a family is defined for, and what several families expect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.protocols import Index, Vector
+from streammc.protocols import Index, Matrix, Vector
 
 MAX_COUNT: Final = 2.0**53
 """Above it not every whole number is a float64."""
@@ -65,3 +65,10 @@ def share_fault(y: Vector, trials: Vector) -> tuple[Index, str] | None:
 def real_fault(y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is not finite."""
     return _fault(np.isfinite(y), "finite numbers")
+
+
+def exponential_mean(eta: Matrix) -> Vector:
+    """Return the means ``exp(eta)`` (m,) of predictors (p, m); infinite where one overflows."""
+    with np.errstate(over="ignore"):
+        mean: Vector = np.exp(eta[0])
+    return mean

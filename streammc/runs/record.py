@@ -18,7 +18,7 @@ from streammc import registry
 from streammc.errors import ConfigError, IdentityError, StoreError
 from streammc.likelihood.data_views import tempered
 from streammc.likelihood.temperature import Schedule
-from streammc.models.base import Block, factor_blocks, parameter_blocks, predictor, stated
+from streammc.models.base import Block, factor_blocks, parameter_blocks, predictor
 from streammc.models.base import describe as describe_blocks
 from streammc.models.base import from_description as blocks_from_description
 from streammc.priors import from_description
@@ -235,7 +235,7 @@ TABLE_SCALE: Final = "table_scale"
 
 def recorded_scale(model: Model, dataset: Dataset) -> dict[str, Any]:
     """Return the attribute of a run that describes the transformation to the table's scale."""
-    return {TABLE_SCALE: describe_blocks(stated(model, dataset.feature_names))}
+    return {TABLE_SCALE: describe_blocks(model.table_scale(dataset.feature_names))}
 
 
 def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
@@ -260,4 +260,4 @@ def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
             f"expected a run that records its parameters, found an old one of the model "
             f"{described['name']!r}: sample it again"
         )
-    return stated(registered_model(described), features)
+    return tuple(registered_model(described).table_scale(features))

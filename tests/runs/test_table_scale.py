@@ -9,7 +9,7 @@ import pytest
 
 from streammc.errors import StoreError
 from streammc.models import gaussian_mixture_tied, gaussian_process, logistic, user
-from streammc.models.base import describe, stated
+from streammc.models.base import describe
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.runs.record import TABLE_SCALE, blocks_of_run
@@ -78,7 +78,7 @@ def test_a_users_parameters_are_not_rescaled_by_their_spelling(store, tmp_path):
 def test_a_run_of_an_earlier_version_has_the_blocks_of_its_model(model, features):
     old = SimpleNamespace(attributes={}, identity={"model": model.describe()})
     kept = [block._replace(exponential="") for block in blocks_of_run(old, features)]
-    assert kept == [block._replace(exponential="") for block in stated(model, features)]
+    assert kept == [block._replace(exponential="") for block in model.table_scale(features)]
 
 
 def test_a_run_of_an_earlier_version_and_another_package_is_told(store):

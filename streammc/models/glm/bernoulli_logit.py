@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import types
 
-from streammc.models.base import LinearModel, Parameter, predictor
+from streammc.models.base import LinearModel, predictor
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit, vector
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import logit_level
-from streammc.protocols import Index, Matrix, Vector
+from streammc.protocols import Matrix, Vector
 
 
 @inline
@@ -64,6 +64,13 @@ def chances(eta, out):  # type: ignore[no-untyped-def]
         out[i] = e * u if x < 0.0 else u
 
 
+def mean_chance(eta: Matrix) -> Vector:
+    """Return ``1 / (1 + exp(-eta))``, P(y = 1), per column of ``eta`` (1, m)."""
+    chance = np.empty(eta.shape[1])
+    chances(np.ascontiguousarray(eta[0], np.float64), chance)
+    return chance
+
+
 class Logistic(LinearModel):
     """Logistic regression; build it with :func:`logistic`."""
 
@@ -71,23 +78,11 @@ class Logistic(LinearModel):
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(logit_level)
     link_kernel: ClassVar[Any] = link
+    response_fault = staticmethod(binary_fault)
+    mean = staticmethod(mean_chance)
+    parameters = (predictor(exponential="odds ratio"),)
     analytic: ClassVar[bool] = True
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients."""
-        return (predictor(exponential="odds ratio"),)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not 0 or 1."""
-        return binary_fault(y)
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return ``1 / (1 + exp(-eta))``, P(y = 1), per column of ``eta`` (1, m)."""
-        chance = np.empty(eta.shape[1])
-        chances(np.ascontiguousarray(eta[0], np.float64), chance)
-        return chance
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw 0 or 1 per column of ``eta`` (1, m)."""
@@ -98,19 +93,6 @@ class Logistic(LinearModel):
 
 def logistic(prior: PriorOption | None = None) -> Logistic:
     """Return logistic regression, ``log p(y | eta) = y eta - log(1 + exp(eta))``.
-
-    Parameters
-    ----------
-    prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the log odds of the mean.
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
 
     Examples
     --------

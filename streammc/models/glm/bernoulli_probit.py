@@ -12,7 +12,7 @@ from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.special import log_ndtr_parts
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import probit_level
-from streammc.protocols import Index, Matrix, Vector
+from streammc.protocols import Matrix, Vector
 
 
 @jit(LINK_SIGNATURE, borrow=True)
@@ -48,11 +48,8 @@ class Probit(LinearModel):
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(probit_level)
     link_kernel: ClassVar[Any] = link
+    response_fault = staticmethod(binary_fault)
     analytic: ClassVar[bool] = True
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not 0 or 1."""
-        return binary_fault(y)
 
     def mean(self, eta: Matrix) -> Vector:
         """Return ``Phi(eta)``, P(y = 1), per column of ``eta`` (1, m)."""
@@ -69,19 +66,6 @@ class Probit(LinearModel):
 
 def probit(prior: PriorOption | None = None) -> Probit:
     """Return probit regression, ``P(y = 1) = Phi(eta)``.
-
-    Parameters
-    ----------
-    prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the probit of the mean.
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
 
     Examples
     --------

@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel, Parameter, predictor
-from streammc.models.glm.bernoulli_logit import chances
+from streammc.models.base import LinearModel, predictor
+from streammc.models.glm.bernoulli_logit import mean_chance
 from streammc.models.responses import proportion_fault, share_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import logit_level
-from streammc.protocols import Index, Matrix, Vector
+from streammc.protocols import Matrix, Vector
 
 _LARGEST: Final = 1e300
 
@@ -65,21 +65,12 @@ class Binomial(LinearModel):
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(logit_level)
     link_kernel: ClassVar[Any] = link
+    response_fault = staticmethod(proportion_fault)
+    share_fault = staticmethod(share_fault)
+    mean = staticmethod(mean_chance)
+    parameters = (predictor(exponential="odds ratio"),)
     analytic: ClassVar[bool] = True
     takes_trials: ClassVar[bool] = True
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients."""
-        return (predictor(exponential="odds ratio"),)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not in [0, 1]."""
-        return proportion_fault(y)
-
-    def share_fault(self, y: Vector, trials: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is no number of successes out of ``trials``."""
-        return share_fault(y, trials)
 
     def log_constant(self, y: Vector, trials: Vector) -> float | None:
         """Return ``sum log C(n, n y)``, which the link leaves out.
@@ -95,12 +86,6 @@ class Binomial(LinearModel):
         failures = trials - successes
         logs = gammaln(trials + 1.0) - gammaln(successes + 1.0) - gammaln(failures + 1.0)
         return float(logs.sum())
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return ``1 / (1 + exp(-eta))``, the chance of a success, per column of ``eta`` (1, m)."""
-        chance = np.empty(eta.shape[1])
-        chances(np.ascontiguousarray(eta[0], np.float64), chance)
-        return chance
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw the result of one trial, 0 or 1, per column of ``eta`` (1, m)."""
@@ -119,19 +104,6 @@ def binomial(prior: PriorOption | None = None) -> Binomial:
 
     A row with ``n`` trials and ``k`` successes has the response ``k / n`` and the weight
     ``n``: its log-likelihood is ``k eta - n log(1 + exp(eta))``.
-
-    Parameters
-    ----------
-    prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the log odds of the mean.
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
 
     Examples
     --------

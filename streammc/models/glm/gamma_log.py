@@ -9,6 +9,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.least_squares import least_squares
+from streammc.models.responses import exponential_mean
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.special import exp, gamma_normalizer, log, within
 from streammc.priors import PriorOption, as_prior, half_student_t
@@ -58,23 +59,16 @@ class Gamma(LinearModel):
     relative_scale: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients and the shape, one over the squared relative deviation."""
-        shape = Parameter("shape", support=POSITIVE, default=half_student_t(3.0, 10.0))
-        return (predictor(exponential="mean ratio"), shape)
+    mean = staticmethod(exponential_mean)
+    parameters = (
+        predictor(exponential="mean ratio"),
+        Parameter("shape", support=POSITIVE, default=half_student_t(3.0, 10.0)),
+    )
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite or not above 0."""
         wrong = np.flatnonzero(~((y > 0.0) & np.isfinite(y)))
         return (wrong, "finite numbers above 0") if wrong.size else None
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return ``exp(eta)`` per column of ``eta`` (2, m); infinite where it overflows."""
-        with np.errstate(over="ignore"):
-            mu: Vector = np.exp(eta[0])
-        return mu
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a number per column of ``eta`` (2, m), kept within 1e-300 and 1e300."""
@@ -117,18 +111,7 @@ def _log_shape(deviance: float) -> float:
 def gamma(prior: PriorOption | None = None) -> Gamma:
     """Return gamma regression with mean ``exp(eta)`` and variance ``mu^2 / shape``.
 
-    Parameters
-    ----------
-    prior
-        Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the log of the mean; ``shape`` is half-Student-t(3, 10).
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
+    The default prior of ``shape`` is half-Student-t(3, 10).
 
     Examples
     --------

@@ -25,7 +25,7 @@ from streammc.numerics.jit import LINK_SIGNATURE, f8, inline, jit, matrix, vecto
 from streammc.numerics.special import exp, within
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import response_level
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.protocols import Matrix, Rows, Vector
 
 
 @jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
@@ -104,20 +104,9 @@ class Gaussian(LinearModel):
     location_scale: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(response_level)
     link_kernel: ClassVar[Any] = link
-
-    @property
-    def exact_sums(self) -> Any:
-        """Return the log-likelihood in terms of the sums of the pass."""
-        return gaussian_sums
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients and the residual standard deviation."""
-        return (BETA, Parameter("sigma", support=POSITIVE, default=unit_default))
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not finite."""
-        return real_fault(y)
+    exact_sums: ClassVar[Any] = staticmethod(gaussian_sums)
+    response_fault = staticmethod(real_fault)
+    parameters = (BETA, Parameter("sigma", support=POSITIVE, default=unit_default))
 
     def mean(self, eta: Matrix) -> Vector:
         """Return the location per column of ``eta`` (2, m)."""
@@ -138,20 +127,8 @@ class Gaussian(LinearModel):
 def gaussian(prior: PriorOption | None = None) -> Gaussian:
     """Return Gaussian regression, ``y ~ Normal(eta, sigma)``.
 
-    Parameters
-    ----------
-    prior
-        Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data:
-        Normal(0, 2.5 sd(y) / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around mean(y), and ``sigma`` is
-        half-Student-t(3, 2.5 sd(y)). One prior for all fixes ``sigma`` at
-        half-Student-t(3, 10).
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
+    The default prior of ``sigma`` is half-Student-t(3, 2.5 sd(y)), beside one prior for all
+    coefficients half-Student-t(3, 10).
 
     Examples
     --------

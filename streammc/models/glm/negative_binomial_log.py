@@ -9,12 +9,12 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.poisson_log import poisson
-from streammc.models.responses import count_fault
+from streammc.models.responses import count_fault, exponential_mean
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit_parts, log_factorial, rising, select, within
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import log_level
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.protocols import Matrix, Rows, Vector
 
 _MOST: Final = 700.0
 """Beyond it, either way, exponentials stay where they are."""
@@ -101,22 +101,12 @@ class NegativeBinomial(LinearModel):
     name: ClassVar[str] = "negative-binomial"
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients and the size of the gamma mixture."""
-        phi = Parameter("phi", support=POSITIVE, instead_of_flat="half_cauchy(scale=10)")
-        return (predictor(exponential="rate ratio"), phi)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not a whole number from 0 to 2^53."""
-        return count_fault(y)
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return ``exp(eta)`` per column of ``eta`` (2, m); infinite where it overflows."""
-        with np.errstate(over="ignore"):
-            rate: Vector = np.exp(eta[0])
-        return rate
+    mean = staticmethod(exponential_mean)
+    response_fault = staticmethod(count_fault)
+    parameters = (
+        predictor(exponential="rate ratio"),
+        Parameter("phi", support=POSITIVE, instead_of_flat="half_cauchy(scale=10)"),
+    )
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (2, m); rates are capped at 1e18."""
@@ -149,18 +139,7 @@ def negative_binomial(prior: PriorOption | None = None) -> NegativeBinomial:
 
     Log exposure goes into the store's offset.
 
-    Parameters
-    ----------
-    prior
-        Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the log of the mean rate; ``phi`` is half-Student-t(3, 10).
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
+    The default prior of ``phi`` is half-Student-t(3, 10).
 
     Examples
     --------

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel, Parameter, predictor
+from streammc.models.base import LinearModel, predictor
 from streammc.models.glm.least_squares import least_squares
-from streammc.models.responses import count_fault
+from streammc.models.responses import count_fault, exponential_mean
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import log_level
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.protocols import Matrix, Rows, Vector
 
 _MAX_ETA: Final = 710.0
 """Its exponential overflows, so that the log-likelihood is -inf at and above it."""
@@ -66,22 +66,10 @@ class Poisson(LinearModel):
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
+    mean = staticmethod(exponential_mean)
+    response_fault = staticmethod(count_fault)
+    parameters = (predictor(exponential="rate ratio"),)
     analytic: ClassVar[bool] = True
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients."""
-        return (predictor(exponential="rate ratio"),)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not a whole number from 0 to 2^53."""
-        return count_fault(y)
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return ``exp(eta)`` per column of ``eta`` (1, m); infinite where it overflows."""
-        with np.errstate(over="ignore"):
-            rate: Vector = np.exp(eta[0])
-        return rate
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (1, m); rates are capped at 1e18."""
@@ -130,19 +118,6 @@ def poisson(prior: PriorOption | None = None) -> Poisson:
     """Return Poisson regression, ``log p(y | eta) = y eta - exp(eta) - log y!``.
 
     Log exposure goes into the store's offset.
-
-    Parameters
-    ----------
-    prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the log of the mean rate.
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
 
     Examples
     --------

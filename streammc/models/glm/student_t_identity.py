@@ -17,7 +17,7 @@ from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_parts, rising, select, within
 from streammc.priors import PriorOption, as_prior, gamma
 from streammc.priors.scaled import response_level
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.protocols import Matrix, Rows, Vector
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
 _MOST: Final = 700.0
@@ -186,6 +186,7 @@ class StudentT(LinearModel):
     name: ClassVar[str] = "student-t"
     location_scale: ClassVar[bool] = True
     heavy_tailed: ClassVar[bool] = True
+    response_fault = staticmethod(real_fault)
     level: ClassVar[Any] = staticmethod(response_level)
 
     def __post_init__(self) -> None:
@@ -220,10 +221,6 @@ class StudentT(LinearModel):
         _, top, _, _, _ = rising(0.5 * nu, math.log(0.5 * nu), 0.5)
         return np.array([nu, math.log(nu), top - _HALF_LOG_2PI])
 
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not finite."""
-        return real_fault(y)
-
     def mean(self, eta: Matrix) -> Vector:
         """Return the location per column of ``eta`` (2 or 3, m).
 
@@ -254,12 +251,10 @@ class StudentT(LinearModel):
 def student_t(prior: PriorOption | None = None, df: float | None = None) -> StudentT:
     """Return Student-t regression, ``(y - eta) / sigma ~ StudentT(nu)``.
 
+    The default priors are those of ``gaussian``, and Gamma(2, 0.1) of ``nu``.
+
     Parameters
     ----------
-    prior
-        Prior, or a mapping from the names of parameters to priors; ``None``, and what
-        a mapping does not name, scales with the data as in ``gaussian``; ``nu`` is
-        Gamma(2, 0.1).
     df
         Degrees of freedom nu; ``None`` samples them.
 

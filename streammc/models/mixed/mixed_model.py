@@ -283,10 +283,7 @@ def mixed(
 def from_description(described: Mapping[str, Any]) -> MixedModel:
     """Return the model with this description by :meth:`MixedModel.describe`.
 
-    Raises
-    ------
-    ConfigError, KeyError, TypeError
-        If the description is not complete, or its inner model is not registered.
+    ConfigError, KeyError or TypeError if it is not complete, or its inner model not registered.
     """
     inner, effects = dict(described["inner"]), list(described["effects"])
     prior = priors.from_description(described["prior"])
@@ -373,10 +370,7 @@ def _rows_in(first: Index, count: Index) -> Index:
 def bound(model: MixedModel, table: Any) -> TableModel:
     """Return a mixed model of the groups of ``table``.
 
-    Raises
-    ------
-    ModelError
-        If the groups do not identify the standard deviation of their effects.
+    ModelError if the groups do not identify the standard deviation of their effects.
     """
     _check_identified(model, table)
     given = {each.name: getattr(model, each.name) for each in fields(MixedModel)}
@@ -408,19 +402,8 @@ M = TypeVar("M")
 def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
     """Return the model with the factors of a store, whose effects have a sampled scale.
 
-    A model that has its factors, and one for a store without any, is returned unchanged.
-
-    Parameters
-    ----------
-    model
-        A regression, or a mixed model.
-    attributes
-        Attributes of the store.
-
-    Raises
-    ------
-    ConfigError
-        If the model is none of the package's regressions.
+    ``attributes`` are those of the store. A model that has its factors, and one for a store without
+    any, is returned unchanged. ConfigError if it is none of the package's regressions.
     """
     stated, given = attributes.get("factors"), cast(Any, model)
     if not stated or given.factors:
@@ -436,23 +419,15 @@ def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
 
 
 def typical_noise(model: TableModel, rows: Rows, group: Index, theta: Vector) -> Vector:
-    """Return the covariance of the noise with which groups see their effects.
+    """Return the covariance (s,) of the noise with which groups see their effects.
 
     A group's information about its effects is ``I_g = sum_i w_i z_i z_i'``, with ``w_i`` minus the
-    second derivative of the log-likelihood of row i in its predictor, at effects of 0.
-
-    Parameters
-    ----------
-    rows, group
-        Rows of some groups, and the number of the group (m,) of each, from 0 on.
-    theta
-        (d,) position, where groups count by how much they say about the effects' variance:
-        by the square of ``tau^2 / (tau^2 + 1 / I_g)``.
-
-    Returns
-    -------
-    (s,) for ``numerics.effect_positions``: of an intercept the weighted median of ``1 / I_g``, of
-    two effects the inverse of the weighted mean of ``I_g``; empty where groups have no information.
+    second derivative of the log-likelihood of row i in its predictor, at effects of 0. At ``theta``
+    (d,) groups count by how much they say about the effects' variance: by the square of ``tau^2 /
+    (tau^2 + 1 / I_g)``. Of an intercept the result is the weighted median of ``1 / I_g``, of two
+    effects the inverse of the weighted mean of ``I_g``; empty where groups have no information. It
+    is what ``numerics.effect_positions`` takes. ``group`` (m,) numbers the groups of ``rows`` from
+    0 on.
     """
     q, effects = model.n_features, len(model.effects)
     curve = np.maximum(row_curvature(model, rows, theta), 0.0)

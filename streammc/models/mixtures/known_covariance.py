@@ -76,7 +76,7 @@ class GaussianMean(ColumnsModel):
     name: ClassVar[str] = "gaussian-mean"
     log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
-    sums_kernel: ClassVar[Any] = taylor
+    exact_sums: ClassVar[Any] = staticmethod(taylor)
     advice: ClassVar[str] = COVARIANCE_ADVICE
 
     @property
@@ -109,19 +109,10 @@ class GaussianMean(ColumnsModel):
 
 
 def as_covariance(covariance: ArrayLike, dim: int | None = None) -> tuple[tuple[float, ...], ...]:
-    """Return a covariance (d, d), by rows.
+    """Return a covariance (d, d), by rows, of a matrix, (d,) variances, or one variance for all.
 
-    Parameters
-    ----------
-    covariance
-        (d, d), or (d,) variances, or one variance for all.
-    dim
-        d, where ``covariance`` is one number; 1 by default.
-
-    Raises
-    ------
-    ConfigError
-        If it is not symmetric and positive definite.
+    ``dim`` is d, where ``covariance`` is one number; 1 by default. ConfigError if it is not
+    symmetric and positive definite.
     """
     if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 1):
         raise ConfigError(f"dim must be a whole number of at least 1, found {dim!r}: give one")

@@ -312,12 +312,7 @@ class GaussianMixtureFree(ColumnsModel):
 
         Two means with one prior ``Normal(m, s)`` have an independent centre,
         ``Normal(m, s / sqrt(2))``, and distance, ``Normal(0, s sqrt(2))``: in order, half-normal.
-
-        Raises
-        ------
-        ConfigError
-            If ordered means have a prior that is not one normal, or flat, for both; or a
-            weight has a prior by name.
+        ConfigError if ordered means have another prior, but flat, or a weight has one by name.
         """
         named = dict(getattr(self.prior, "priors", ()))
         weight = self.parameters[-1].name
