@@ -47,30 +47,21 @@ FARTHEST: Final = 0.3
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Update(Record):
-    """What became of the control variates of an earlier generation of a store.
-
-    Attributes
-    ----------
-    earlier
-        Their digest.
-    earlier_rows, new_rows
-        Rows that they were computed from, and rows appended since.
-    kept
-        Whether ``theta_star`` was kept and only the new rows were read.
-    decrement, limit
-        Distance of the new mode from ``theta_star`` in posterior sd, and up to which it is
-        kept; ``None`` if it was not measured, the first alone if there is no mode near.
-    reason
-        Why all rows were read, if not for the decrement.
-    """
+    """What became of the control variates of an earlier generation of a store."""
 
     earlier: str
+    """Their digest."""
     earlier_rows: int
     new_rows: int
+    """Rows that they were computed from, and rows appended since."""
     kept: bool
+    """Whether ``theta_star`` was kept and only the new rows were read."""
     decrement: float | None = None
     limit: float | None = None
+    """Distance of the new mode from ``theta_star`` in posterior sd, and up to which it is kept;
+    ``None`` if it was not measured, the first alone if there is no mode near."""
     reason: str | None = None
+    """Why all rows were read, if not for the decrement."""
 
 
 @documented(PASS_OPTIONS)

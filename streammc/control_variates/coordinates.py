@@ -30,19 +30,13 @@ _ROWS: Final = 2**14
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates of expansions around ``theta_star`` (d,).
-
-    Attributes
-    ----------
-    model
-        The model, with a link that takes these coordinates.
-    noise
-        (s,) for ``numerics.effect_positions``; empty: the coordinates are theta.
-    """
+    """Coordinates of expansions around ``theta_star`` (d,)."""
 
     model: Model
+    """The model, with a link that takes these coordinates."""
     theta_star: Vector
     noise: Vector
+    """(s,) for ``numerics.effect_positions``; empty: the coordinates are theta."""
 
     @property
     def centre(self) -> Vector:
@@ -153,14 +147,7 @@ def covering_draws(n_draws: int, dim: int, purpose: int) -> Matrix:
     variance of the estimate grows with the sixth power of the length, so its 90th
     percentile from 8 independent draws in 3 dimensions was between 0.04 and 4.2 times
     the truth (5 % and 95 %); from 8 of these between 0.2 and 3.4, and from 64 between
-    0.5 and 1.8.
-
-    Parameters
-    ----------
-    n_draws, dim
-        S and d.
-    purpose
-        Number of the random stream; different purposes give independent draws.
+    0.5 and 1.8. Different purposes, numbers of the random stream, give independent draws.
     """
     generator = rng.stream(0, purpose, rng.Role.PLAN)
     directions = []

@@ -68,13 +68,8 @@ def resolved(model: M, dataset: Dataset) -> M:
 def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     """Return the model with scales of default priors, and quadrature nodes, as a run recorded them.
 
-    Parameters
-    ----------
-    model
-        A model; its priors given by name are kept.
-    described
-        ``Model.describe()`` of the run. If it has no scaled defaults, or names other priors,
-        the model is returned unchanged.
+    ``described`` is ``Model.describe()`` of the run. Priors of the model that are given by name
+    stay. If the run has no scaled defaults, or names other priors, the model is returned unchanged.
     """
     model = as_found(model, described.get("nodes"))
     given: Any = model

@@ -42,12 +42,7 @@ worth half as many, and those of its tail a quarter (``bench/factor_coordinates.
 def level_coordinates(table: Matrix, cv: ControlVariates) -> Matrix:
     """Return (L, 3) component of each effect, component of its log scale, and its exponent a.
 
-    Parameters
-    ----------
-    table
-        (d, 5) prior of the model.
-    cv
-        Control variates, for ``theta_star`` and the information there.
+    ``table`` (d, 5) is the prior of the model.
     """
     at = np.flatnonzero(table[:, KIND] == EFFECT)
     owners = table[at, LOCATION].astype(np.int64)

@@ -28,27 +28,18 @@ def forecast(
 ) -> PassCost:
     """Return the predicted cost of control variates, from sizes alone: no row is read.
 
-    Parameters
-    ----------
-    dataset, model
-        The rows and their likelihood.
-    passes
-        Largest number of passes; ``None``: until certified.
-    scheduler
-        Scheduler of the passes, as in ``Dataset.reduce``. Remote workers are counted as the
-        threads of this machine.
+    ``passes`` is their largest number, ``None``: until certified. ``scheduler`` is that of
+    ``Dataset.reduce``; remote workers are counted as the threads of this machine.
     """
-    threads = available_threads()
-    if scheduler == "sync" or type(scheduler) is int:
-        threads = 1 if scheduler == "sync" else scheduler
+    here = scheduler is None or scheduler == "sync" or type(scheduler) is int
+    threads = available_threads() if scheduler is None or not here else scheduler
     coded = dataset.attributes.get("codes", ()) if takes_codes(model) else ()
-    elsewhere = scheduler is not None and scheduler != "sync" and type(scheduler) is not int
     return pass_cost.pass_cost(
         dataset.n_rows,
         dataset.n_features,
         predictors=(model.n_linear, model.n_scalar),
-        threads=threads,
-        matrices=not elsewhere,
+        threads=1 if threads == "sync" else threads,
+        matrices=here,
         n_blocks=-(-dataset.n_rows // dataset.block_rows()),
         passes=passes,
         codes=[each["columns"] for each in coded],
@@ -65,10 +56,7 @@ def announce(
 ) -> PassCost:
     """Return the cost by :func:`forecast`, and report a long one to ``phases``.
 
-    Raises
-    ------
-    OutOfMemoryError
-        If the matrices of the pass need more memory than is available.
+    OutOfMemoryError if the matrices of the pass need more memory than is available.
     """
     cost = forecast(dataset, model, passes=passes, scheduler=scheduler)
     free = pass_cost.available_memory()

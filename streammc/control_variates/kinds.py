@@ -31,13 +31,7 @@ _MARKS: Final = {
 
 
 def check_kinds(store: object, *model: object, sampler: object = None) -> None:
-    """Raise ConfigError unless the arguments are a data set, models, and a sampler or None.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is of another kind; the message says how to make the expected one.
-    """
+    """Raise ConfigError unless the arguments are a data set, models, and a sampler or None."""
     given = [("data set", store), *(("model", each) for each in model)]
     for kind, found in given if sampler is None else [*given, ("sampler", sampler)]:
         mark, expected = _MARKS[kind]
@@ -49,13 +43,7 @@ def check_kinds(store: object, *model: object, sampler: object = None) -> None:
 
 
 def check_control_variates(found: object) -> None:
-    """Raise ConfigError if ``found`` is something else than control variates, such as a path.
-
-    Raises
-    ------
-    ConfigError
-        If ``found`` is neither control variates nor ``None``.
-    """
+    """Raise ConfigError unless it is control variates or ``None``, but a path, for example."""
     if found is not None and not hasattr(found, "theta_star"):
         raise ConfigError(
             f"expected control variates, found {type(found).__name__}: pass what "
@@ -64,13 +52,7 @@ def check_control_variates(found: object) -> None:
 
 
 def check_progress(progress: object) -> None:
-    """Raise ConfigError if ``progress`` is not a function.
-
-    Raises
-    ------
-    ConfigError
-        If ``progress`` is neither callable nor ``None``.
-    """
+    """Raise ConfigError if ``progress`` is neither a function nor ``None``."""
     if progress is not None and not callable(progress):
         raise ConfigError(
             f"expected progress to be a function, called with counts as the work goes on, found "

@@ -75,17 +75,8 @@ class Spread:
     123 at a billion rows: too far for one Newton step of a full pass. Four million rows
     are read again at every evaluation, and save a pass.
 
-    Parameters
-    ----------
-    dataset, model
-        The table and its likelihood.
-
-    Attributes
-    ----------
-    starts
-        First rows of the runs; empty unless the table is at least eight times larger.
-    rows_read
-        Rows of all evaluations so far.
+    ``starts`` are the first rows of the runs, empty unless the table is at least eight times
+    larger; ``rows_read`` counts the rows of all evaluations.
     """
 
     def __init__(self, dataset: Dataset, model: Model) -> None:

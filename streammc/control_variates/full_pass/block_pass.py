@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,24 +250,11 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class RowSums:
-    """Sums, histogram and squared scores of the rows given so far; see ``reduce_rows``.
+    """Sums, histogram and squared scores of the rows so far; see ``reduce_rows``.
 
-    Parameters
-    ----------
-    model
-        The likelihood.
-    theta
-        (d,) expansion point.
-    shifts
-        (S, d) shifts from ``theta`` at which remainders are evaluated; S may be 0.
-    order
-        Order of the control variates.
-    n_features
-        Columns of the design.
-    with_sums
-        Whether to add up the expansion, or only to evaluate remainders.
-    coded
-        The columns of a design with codes, of a model that ``takes_codes``.
+    Remainders are those at ``theta + shifts`` (S, d), S may be 0, and of the given order. Without
+    ``with_sums`` only they are evaluated. ``coded``: the columns of a design with codes, of a model
+    that ``takes_codes``.
     """
 
     def __init__(
@@ -313,7 +300,7 @@ class RowSums:
         """Log-likelihood, gradient, upper half of the Hessian (2, 1 + d + d d).
 
         Of a design with codes they are those of the dense columns, followed by sums by level; see
-        ``level_sums.wide_expansion``.
+        :func:`wide_expansion`.
         """
         return self._levels.flat(self._totals)
 
@@ -343,10 +330,7 @@ class RowSums:
     ) -> tuple[int, int]:
         """Add rows; write their squared scores ``squares`` (m,) and ``remainders`` (S, m).
 
-        Returns
-        -------
-        tuple
-            Index of the first row without a finite log-likelihood, or -1, and the number of them.
+        Returns the index of the first row without a finite log-likelihood, or -1, and their number.
         """
         codes = self._levels.codes(X)
         if isinstance(X, CodedMatrix):
@@ -386,9 +370,6 @@ class RowSums:
         return first_bad, int(self._flags[0]) - bad_before
 
 
-_NONE: Final = np.empty((0, 0), np.uint16)
-
-
 def takes_codes(model: Model) -> bool:
     """Return whether sums by level are possible: one linear predictor, and no look at columns."""
     return model.n_linear == 1 and not model.sees_columns
@@ -397,14 +378,8 @@ def takes_codes(model: Model) -> bool:
 class LevelSums:
     """Sums by level, of a model with one linear predictor.
 
-    Parameters
-    ----------
-    columns
-        The columns of the design; ``None`` for a design without codes, which has no sums here.
-    points
-        (1 + S, d) parameters at which rows are evaluated: theta, and the S shifts.
-    n_scalar
-        Scalar parameters of the model.
+    ``points`` (1 + S, d) are the parameters at which rows are evaluated: theta, and the S shifts.
+    ``columns`` are ``None`` for a design without codes, which has no sums here.
     """
 
     def __init__(self, columns: CodedColumns | None, points: Matrix, n_scalar: int) -> None:
@@ -427,10 +402,8 @@ class LevelSums:
 
     def codes(self, X: NDArray[np.float64] | CodedMatrix) -> NDArray[np.uint16]:
         """Return the codes (m, K) of rows, read-only."""
-        codes = X.codes if isinstance(X, CodedMatrix) else _NONE
-        view = np.ascontiguousarray(codes).view()
-        view.flags.writeable = False
-        return view
+        codes = X.codes if isinstance(X, CodedMatrix) else np.empty((0, 0), np.uint16)
+        return _read_only(np.ascontiguousarray(codes))
 
     def flat(self, dense: Matrix) -> Matrix:
         """Return the sums of dense columns (2, ..), of levels and of pairs as one (2, N)."""

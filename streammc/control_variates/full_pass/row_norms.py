@@ -54,13 +54,7 @@ def term_bound(
     """Return B: a term is at most ``B max(||delta||, ||delta'||)^order ||theta' - theta||``.
 
     One pass over the rows, at temperature 1; infinite where the model bounds no derivative.
-
-    Parameters
-    ----------
-    order
-        Order of the control variates; 0 also without control variates.
-    unit_rows
-        Rows of a unit, b.
+    ``order`` is that of the control variates, 0 also without any; a unit has ``unit_rows``.
     """
     bounds = model.derivative_bounds
     if len(bounds) <= order or model.n_scalar > 0:

@@ -24,21 +24,14 @@ from streammc.protocols import Index, Matrix, Vector
 
 @dataclass(frozen=True)
 class Histogram:
-    """Power sums of the remainders by score bin; S draws.
-
-    Attributes
-    ----------
-    counts
-        (bins,) rows.
-    moments
-        (bins, S, 4) sums of r, r^2, r^3, r^4.
-    maxima
-        (bins, S) largest abs(r).
-    """
+    """Power sums of the remainders by score bin; S draws."""
 
     counts: Index
+    """(bins,) rows."""
     moments: NDArray[np.float64]
+    """(bins, S, 4) sums of r, r^2, r^3, r^4."""
     maxima: Matrix
+    """(bins, S) largest abs(r)."""
 
     @staticmethod
     def empty(n_draws: int) -> Histogram:
@@ -106,12 +99,7 @@ def top(rows: Index, squares: Vector, cap: int) -> tuple[Index, Vector]:
 class HighScores:
     """The ``cap`` rows with the highest positive scores so far.
 
-    Scores are passed, compared and stored as their squares.
-
-    Attributes
-    ----------
-    total
-        Sum of all squares.
+    Scores are passed, compared and stored as their squares; ``total`` is the sum of all squares.
     """
 
     def __init__(self, cap: int) -> None:

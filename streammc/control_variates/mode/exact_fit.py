@@ -210,12 +210,8 @@ def integrated_point(
     For every scale on a grid, the other parameters are put at their mode, and Laplace's
     formula (exact for a Gaussian with normal priors) gives the marginal density. The centre
     is at the scale with the highest density. Its factor is block diagonal: the factor of the
-    other parameters given the scale, and the standard deviation of the log scale.
-
-    Raises
-    ------
-    ModelError
-        If the posterior is improper, or has no mode given any scale.
+    other parameters given the scale, and the standard deviation of the log scale. ModelError if the
+    posterior is improper, or has no mode given any scale.
     """
     fit, improper = improper_scale(model, rows, table, labels)
     if improper:

@@ -125,17 +125,10 @@ def given_scales(table: Matrix, likelihood: Objective, start: Vector, fixed: boo
     """Return the prior table for the search of the mode, with the scales of factors estimated.
 
     Effects have Normal(0, tau) priors, and each log scale a normal prior around its estimate, of
-    the standard deviation of its marginal posterior. Without factors the table is returned.
-
-    Parameters
-    ----------
-    table
-        (d, 5) prior table.
-    likelihood
-        Log-likelihood of rows in memory, each counted once: a sample that is counted as all rows
-        would pass its noise for variation between levels.
-    start
-        (d,) start of Newton's method, or with ``fixed`` a centre whose scales are kept.
+    the standard deviation of its marginal posterior. Without factors the table (d, 5) is returned.
+    The ``likelihood`` counts each row in memory once: a sample that is counted as all rows would
+    pass its noise for variation between levels. ``start`` (d,) is that of Newton's method, or with
+    ``fixed`` a centre whose scales stay.
     """
     if not has_factors(table):
         return table
@@ -167,16 +160,9 @@ def refined_scales(
 ) -> tuple[Matrix, Index]:
     """Return the prior table for the search, its scales estimated again from all rows.
 
-    The components of the log scales are returned too.
-
-    Parameters
-    ----------
-    table
-        (d, 5) prior table.
-    given
-        (d, 5) the last table by :func:`given_scales`.
-    expansion
-        Log-likelihood of all rows, gradient and Hessian at ``theta``.
+    The components of the log scales are returned too. ``given`` (d, 5) is the last table by
+    :func:`given_scales`, ``expansion`` the log-likelihood of all rows, gradient and Hessian at
+    ``theta``.
     """
     factors = _factors(table)
     squares = _expanded(factors, lambda _: expansion, theta, softened(table))
@@ -203,14 +189,8 @@ def with_effects(likelihood: Objective, table: Matrix, own: NDArray[np.bool_]) -
     """Return a log-likelihood plus the log density of effects and scales, as ``table`` has it.
 
     Checks of what only the prior determines count the distribution of effects as a part of the
-    model: levels add up to the intercept, and a rare level has little data.
-
-    Parameters
-    ----------
-    table
-        (d, 5) prior by :func:`given_scales`.
-    own
-        (d,) whether a component is an effect or a log scale.
+    model: levels add up to the intercept, and a rare level has little data. ``table`` is that of
+    :func:`given_scales`; ``own`` (d,) says whether a component is an effect or a log scale.
     """
     part = table.copy()
     part[~own] = 0.0

@@ -75,25 +75,11 @@ def find_modes(
 ) -> list[Mode]:
     """Return the modes found from several starts, the one with most evidence first.
 
-    If the log posterior is concave, the model's own start is the only one. The other starts
-    run on at most 4096 of the rows, weighted to represent all; if they end in several modes,
-    each of these is refined on all ``rows``.
-
-    Parameters
-    ----------
-    model, rows
-        The likelihood, and the rows in memory.
-    n_rows
-        Number of rows that ``rows`` represent.
-    table
-        (d, 5) prior.
-    objective
-        Log-likelihood of ``rows``, counted ``n_rows / len(rows)`` times.
-
-    Raises
-    ------
-    ModelError
-        If no start leads to a mode; the error is that of the first start.
+    If the log posterior is concave, the model's own start is the only one. The other starts run on
+    at most 4096 of the rows, weighted to represent all; if they end in several modes, each of these
+    is refined on all ``rows``, which represent ``n_rows``: ``objective`` is their log-likelihood,
+    counted ``n_rows / len(rows)`` times. ModelError if no start leads to a mode, that of the first
+    start.
     """
     start = model.start(rows)
     failed: ModelError | None = None
@@ -250,19 +236,11 @@ def starting_points(
 ) -> Iterator[Vector]:
     """Yield starts of Newton's method other than ``first`` (d,).
 
-    The mode of the likelihood alone; the locations of the prior, half-way to them, and draws
-    from the prior, each with the scale parameters of highest density there; draws 10 Laplace
-    standard deviations wide, where there is a ``factor``; ``first`` with its components in
-    other orders, where the model has components.
-
-    Parameters
-    ----------
-    model, objective, table
-        The likelihood, of rows in memory, and the prior table.
-    heights
-        Their log posterior; see :func:`log_posteriors`.
-    first, factor
-        The first mode and its factor; without a mode, the first start and ``None``.
+    The mode of the likelihood alone; the locations of the prior, half-way to them, and draws from
+    the prior, each with the scale parameters of highest density there, by their log posterior
+    ``heights``; draws 10 Laplace standard deviations wide, where there is a ``factor``; ``first``
+    with its components in other orders, where the model has components. Without a mode, ``first``
+    is the first start and ``factor`` ``None``.
     """
     alone = without_prior(model, first, factor, table, objective)
     with suppress(ModelError):
@@ -408,19 +386,11 @@ def corrected_evidence(
 ) -> Vector:
     """Return the log masses around several modes, (K,).
 
-    Importance sampling from a mixture of Student t distributions with 4 degrees of freedom,
-    one at every mode with the shape of its Laplace approximation; a draw belongs to the
-    mode whose component is densest there. Laplace's formula stays where a mode has fewer
-    than 20 effective draws, above 20 parameters, and where rows are too many.
-
-    Parameters
-    ----------
-    log_posterior
-        See :func:`log_posteriors`.
-    points
-        The modes.
-    entries
-        Rows times columns: the cost of one evaluation.
+    Importance sampling from a mixture of Student t distributions with 4 degrees of freedom, one at
+    every mode with the shape of its Laplace approximation; a draw belongs to the mode whose
+    component is densest there. Laplace's formula stays where a mode has fewer than 20 effective
+    draws, above 20 parameters, and where rows times columns, the ``entries`` of one evaluation, are
+    too many.
     """
     evidence = np.array([laplace_evidence(point) for point in points])
     d, K = len(points[0].theta), len(points)

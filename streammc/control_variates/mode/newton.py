@@ -8,6 +8,7 @@ must be positive definite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -114,28 +115,15 @@ def posterior_point(
 def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
     """Return :func:`posterior_point` with the least damping that makes it positive definite.
 
-    Raises
-    ------
-    ModelError
-        If no damping does.
+    ModelError if no damping does.
     """
-    point = _damped(theta, sums, table)
-    if point is None:
-        raise ModelError(
-            "expected a log posterior with finite curvature, found none at the starting point; "
-            "check the columns and the response for huge values, or give a tighter prior"
-        )
-    return point
-
-
-def _damped(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point | None:
-    """Return :func:`damped_point`, or ``None`` where no damping is enough."""
     for damping in (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3):
-        try:
+        with suppress(NotPositiveDefiniteError):
             return posterior_point(theta, sums, table, damping)
-        except NotPositiveDefiniteError:
-            continue
-    return None
+    raise ModelError(
+        "expected a log posterior with finite curvature, found none at the starting point; "
+        "check the columns and the response for huge values, or give a tighter prior"
+    )
 
 
 _CRAWL: Final = 0.05
@@ -150,11 +138,8 @@ def maximise(
 ) -> Point:
     """Return the mode by damped Newton steps.
 
-    Raises
-    ------
-    ModelError
-        If the log posterior is not finite at the start, or flat in some direction
-        at the end (separation or collinear columns under a flat prior).
+    ModelError if the log posterior is not finite at the start, or flat in some direction at the end
+    (separation or collinear columns under a flat prior).
     """
     theta = inside(theta, table)
     sums = objective(theta)
@@ -174,24 +159,24 @@ def maximise(
             trial = point.theta + length * point.step
             new = objective(trial)
             if np.isfinite(new[0]) and all(np.all(np.isfinite(part)) for part in new[1:]):
-                # Far out, as at a scale of e^-12, the curvature may be lost: the step is too long.
-                found = _damped(trial, new, table)
                 least = point.log_posterior + 1e-4 * length * gain
                 slack = 1e-12 * abs(point.log_posterior)
-                if found is not None and found.log_posterior >= least - slack:
-                    after = found
-                    break
+                # Far out, as at a scale of e^-12, the curvature may be lost: the step is too long.
+                with suppress(ModelError):
+                    after = damped_point(trial, new, table)
+                    if after.log_posterior >= least - slack:
+                        break
             length *= 0.5
             if length < 1e-10:
-                return _checked(point, sums, table)
+                return _undamped(point, sums, table)
         crawls = crawls + 1 if length < _CRAWL and point.decrement < 1.0 else 0
         point, sums = after, new
         if crawls == _CRAWLS:
             break
-    return _checked(point, sums, table)
+    return _undamped(point, sums, table)
 
 
-def _checked(point: Point, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
+def _undamped(point: Point, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
     try:
         return posterior_point(point.theta, sums, table)
     except NotPositiveDefiniteError as error:

@@ -66,24 +66,10 @@ def prior_influence(
     information on it, and moves it by over 0.25 posterior standard deviations from where it is
     under a flat prior of the reported parameter.
 
-    Parameters
-    ----------
-    model
-        The model; ``model.prior`` says which priors are defaults.
-    at
-        ``theta_star``, with the factor of the posterior there.
-    table
-        The prior.
-    likelihood
-        Log-likelihood of all rows, whose mode is the estimate of the rows alone; ``None``: it is
-        that of one Newton step.
-    labels
-        Names (d,).
-    units
-        (d,) units of the table in those of the store, by which coefficients are divided.
-    weak
-        Whether directions that the prior alone decides about are named already: parameters
-        without an estimate of the rows alone are not named again.
+    ``likelihood`` is that of all rows, whose mode is the estimate of the rows alone; ``None``: it
+    is that of one Newton step. ``units`` (d,) are those of the table in those of the store, by
+    which coefficients are divided. If directions that the prior alone decides about are named
+    already (``weak``), parameters without an estimate of the rows alone are not named again.
     """
     flags = np.zeros(len(labels), np.int64)
     if isinstance(model, StatedModel):
@@ -193,30 +179,15 @@ def prior_conflict(
 ) -> list[str]:
     """Return a warning if prior and likelihood place a parameter far apart.
 
-    Either the mode of the likelihood alone, all parameters free, scales too, is more than
-    4 of its standard deviations from ``theta_star``, or ``theta_star`` is more than 4
-    standard deviations of a normal prior from its location. Where the likelihood has no
-    mode only the second is tested. With a scale that is estimated from few rows the first
-    limit is the Student t quantile of the same probability.
+    Either the mode of the likelihood alone, all parameters free, scales too, is more than 4 of its
+    standard deviations from ``theta_star``, or ``theta_star`` is more than 4 standard deviations of
+    a normal prior from its location. Where the likelihood has no mode only the second is tested.
+    With a scale that is estimated from few rows the first limit is the Student t quantile of the
+    same probability.
 
-    Parameters
-    ----------
-    model
-        The model; ``location_scale`` says whether the width of the likelihood is estimated.
-    at
-        ``theta_star``, with the factor of the posterior there.
-    subset
-        Mode of the rows in memory; ``at`` if these are all rows; ``None`` if not computed.
-    start
-        (d,) start of Newton's method, which does not depend on the prior.
-    table
-        (d, 5) prior.
-    likelihood
-        Log-likelihood of the rows in memory, scaled to all rows.
-    labels
-        Names (d,).
-    total_weight
-        Total weight of all rows.
+    ``subset`` is the mode of the rows in memory, ``at`` if these are all rows, ``None`` if it is
+    not computed; ``likelihood`` is theirs, scaled to all rows, whose weight is ``total_weight``.
+    ``start`` (d,) of Newton's method does not depend on the prior.
     """
     if subset is not None and not model.multimodal:
         lines = _pull(model, subset, start, table, likelihood, labels, total_weight)
@@ -307,18 +278,9 @@ def weak_directions(
 ) -> list[str]:
     """Return one warning for each kind of direction that only the prior determines.
 
-    Parameters
-    ----------
-    sums
-        Log-likelihood, gradient (d,) and Hessian (d, d) at ``theta``, all rows.
-    theta, sd, labels
-        Posterior mode, posterior standard deviations and names (d,).
-    likelihood
-        Log-likelihood of the rows in memory, scaled to all rows.
-    rows
-        Rows whose linear predictors are checked.
-    n_linear
-        Number of linear predictors to check; 0 where columns are not the cause.
+    ``sums`` are log-likelihood, gradient (d,) and Hessian (d, d) of all rows at the mode ``theta``,
+    ``likelihood`` that of the rows in memory, scaled to all rows. The linear predictors of ``rows``
+    are checked, ``n_linear`` of each; 0 where columns are not the cause.
     """
     if len(theta) > LARGEST_DIMENSION:
         return []
@@ -387,12 +349,7 @@ def largest_move(
 def unchecked(dim: int, by_passes: bool) -> list[str]:
     """Return a warning that names the checks that ``dim`` parameters do not allow.
 
-    Parameters
-    ----------
-    dim
-        Parameters.
-    by_passes
-        Whether full passes made all Newton steps, since rows in memory were too few.
+    ``by_passes``: full passes made all Newton steps, since rows in memory were too few.
     """
     if dim <= LARGEST_DIMENSION and not by_passes:
         return []

@@ -78,10 +78,7 @@ def quadrature_warnings(
 ) -> list[str]:
     """Return a warning if the error varies by more than 0.01; see :func:`quadrature_variation`.
 
-    Raises
-    ------
-    ModelError
-        If it varies by more than 0.1, or is not finite.
+    ModelError if it varies by more than 0.1, or is not finite.
     """
     if not is_table_model(model):
         return []

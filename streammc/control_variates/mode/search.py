@@ -54,26 +54,19 @@ from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 @dataclass(frozen=True, kw_only=True)
 class PassRequest:
-    """Settings of the search for ``theta_star``; see ``certify.compute``.
-
-    Attributes
-    ----------
-    dataset, model
-        The rows with their temperature, and the likelihood with its priors resolved.
-    theta_star
-        (d,) given centre, or ``None``.
-    table, labels
-        Prior table (d, .) and names (d,) of the parameters.
-    """
+    """Settings of the search for ``theta_star``; see ``certify.compute``."""
 
     dataset: Dataset
     model: Model
+    """The rows with their temperature, and the likelihood with its priors resolved."""
     order: int
     passes: int | None
     theta_star: Vector | None
+    """(d,) given centre, or ``None``."""
     near: bool
     table: Matrix
     labels: tuple[str, ...]
+    """Prior table (d, .) and names (d,) of the parameters."""
     candidate_rows: int
     memory_limit: int
     scheduler: Any
@@ -202,12 +195,8 @@ class FoundMode:
 def find_mode(request: PassRequest) -> FoundMode:
     """Move the centre to the posterior mode, and make the pass that certifies it.
 
-    Raises
-    ------
-    ModelError
-        If a response is outside the support, or the posterior has no mode.
-    OutOfMemoryError
-        If the matrices of a pass do not fit in the memory that is available.
+    ModelError if a response is outside the support, or the posterior has no mode; OutOfMemoryError
+    if the matrices of a pass do not fit in the memory that is available.
     """
     dataset, model, table = request.dataset, request.model, request.table
     cost = announce(
@@ -377,23 +366,10 @@ def first_centre(
     only: bool,
     phases: Phases | None = None,
 ) -> Centre:
-    """Return the first centre: ``theta``, or the mode with most evidence.
+    """Return the first centre: ``theta`` (d,), or the mode with most evidence.
 
-    Parameters
-    ----------
-    dataset, model, subset, spread, table
-        The data, the model, the rows in memory, runs spread over the table, the prior table.
-    theta
-        (d,) given centre, or ``None``.
-    only
-        Whether this centre is the only one.
-    phases
-        Called after evaluations of the log-likelihood; see ``certify.compute``.
-
-    Raises
-    ------
-    ModelError
-        If the posterior has no mode, or is improper.
+    ``subset`` are the rows in memory, ``spread`` runs over the table; ``only``: there will be no
+    later centre. ModelError if the posterior has no mode, or is improper.
     """
     dim = len(table)
     origin = np.zeros(dim)

@@ -32,50 +32,51 @@ class Bounds:
     most_certain: int
     """Largest number of certainty rows."""
     edge: float | None
-    """Growth of remainders up to the edge of the posterior, or ``None``; see ``required_rows``."""
+    """Growth of remainders up to the edge of the posterior, or ``None``; see :meth:`rows`."""
 
     def rows(self, moments: RemainderMoments, deff: float = 1.0, b: int = 1) -> Vector:
-        """Return (t,) the smallest numbers of sampled rows that meet the limits."""
-        return required_rows(moments, deff, b, self.variance, edge=self.edge)
+        """Return (t,) the fewest sampled rows m = k b that meet every limit; ``inf`` if no m does.
 
-    def allowed(self, sizes: Index) -> NDArray[np.bool_]:
-        """Return which of these numbers of certainty rows are allowed."""
-        return sizes <= self.most_certain
+        Without ``edge`` the perturbation is limited. An unbiased estimate of the likelihood has no
+        perturbation; instead its factors ``1 + U D / k`` have to stay positive, by two standard
+        deviations, up to the edge of the posterior, where remainders are ``edge`` times those of
+        the draws.
+        """
+        with np.errstate(invalid="ignore"):
+            variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
+        m = np.maximum(LEAST_UNITS * b, deff * variance / self.variance)
+        m = np.maximum(m, moments.largest / LARGEST_JUMP)
+        if self.edge is None:
+            m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
+        else:
+            middle = np.median(moments.total, axis=1, keepdims=True)
+            drift = np.abs(moments.total - middle).max(axis=1)
+            m = np.maximum(m, self.edge * (b * drift + 2.0 * np.sqrt(b * deff * variance)))
+        rows: Vector = b * np.ceil(m / b)
+        return rows
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A set of certainty rows, with the number of sampled rows that the others need.
-
-    Attributes
-    ----------
-    certain
-        (c,) sorted.
-    load
-        Their cost in rows of the mean size: c, but for groups, which are of many sizes.
-    rest
-        Pilot without the certainty rows, with the unit probabilities of the run.
-    units
-        Moments of the units of ``rest``.
-    moments
-        From the pass and from the pilot, each for this one threshold.
-    rows
-        Rows per item of ``moments``: b where the items are units, 1 where they are rows.
-    deff
-        Design effect of a unit where ``moments`` is about single rows, else 1.
-    needed, bare
-        Sampled rows m that meet every limit: with these certainty rows, and without any.
-    """
+    """A set of certainty rows, with the number of sampled rows that the others need."""
 
     certain: Index
+    """(c,) sorted."""
     load: float
+    """Their cost in rows of the mean size: c, but for groups, which are of many sizes."""
     rest: Pilot
+    """Pilot without the certainty rows, with the unit probabilities of the run."""
     units: UnitMoments
+    """Moments of the units of ``rest``."""
     moments: tuple[RemainderMoments, RemainderMoments]
+    """From the pass and from the pilot, each for this one threshold."""
     rows: int
+    """Rows per item of ``moments``: b where the items are units, 1 where they are rows."""
     deff: float = 1.0
+    """Design effect of a unit where ``moments`` is about single rows, else 1."""
     needed: float = math.inf
     bare: float = math.inf
+    """Sampled rows m that meet every limit: with these certainty rows, and without any."""
 
     def predict(self, k: int, unit_rows: int, n_units: int) -> dict[str, Any]:
         """Return the predicted variance, largest jump and moments of an estimate from k units."""
@@ -162,7 +163,7 @@ def _choose(sizes: Index, cost: Vector, needed: Vector, bounds: Bounds) -> int:
 
     ``cost`` (t,) is that of an iteration with each set and the sampled rows it needs.
     """
-    allowed = bounds.allowed(sizes)
+    allowed = sizes <= bounds.most_certain
     if bounds.given is not None:
         enough = allowed & (needed <= bounds.given)
         if enough.any():
@@ -183,24 +184,16 @@ LARGEST_PERTURBATION_RANGE = 0.02
 
 @dataclass(frozen=True)
 class RemainderMoments:
-    """Moments of the rows that are not certain, per threshold (axis 0) and draw (axis 1).
-
-    Attributes
-    ----------
-    total
-        (t, S) n E(d): the remainder that is sampled.
-    variance
-        (t, S) n^2 Var(d): variance of the log-likelihood estimate times m, b = 1.
-    third
-        (t, S) n^3 E(d - mean)^3: its third cumulant times m^2.
-    largest
-        (t,) n max abs(D - mean D): the largest jump times m, over the draws.
-    """
+    """Moments of the rows that are not certain, per threshold (axis 0) and draw (axis 1)."""
 
     total: Matrix
+    """(t, S) n E(d): the remainder that is sampled."""
     variance: Matrix
+    """(t, S) n^2 Var(d): variance of the log-likelihood estimate times m, b = 1."""
     third: Matrix
+    """(t, S) n^3 E(d - mean)^3: its third cumulant times m^2."""
     largest: Vector
+    """(t,) n max abs(D - mean D): the largest jump times m, over the draws."""
 
     def only(self, at: int) -> RemainderMoments:
         """Return the moments of one threshold."""
@@ -306,35 +299,6 @@ class RemainderMoments:
             spread: Vector = value.max(axis=1) - value.min(axis=1)
             spread[~np.isfinite(spread)] = np.inf
         return spread
-
-
-def required_rows(
-    moments: RemainderMoments,
-    deff: float,
-    b: int,
-    variance_target: float,
-    *,
-    edge: float | None = None,
-) -> Vector:
-    """Return (t,) the fewest rows m = k b that meet every limit; ``inf`` if no m does.
-
-    Without ``edge`` the perturbation is limited. An unbiased estimate of the likelihood has no
-    perturbation; instead its factors ``1 + U D / k`` have to stay positive, by two standard
-    deviations, up to the edge of the posterior, where remainders are ``edge`` times those of
-    the draws.
-    """
-    with np.errstate(invalid="ignore"):
-        variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
-    m = np.maximum(LEAST_UNITS * b, deff * variance / variance_target)
-    m = np.maximum(m, moments.largest / LARGEST_JUMP)
-    if edge is None:
-        m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
-    else:
-        middle = np.median(moments.total, axis=1, keepdims=True)
-        drift = np.abs(moments.total - middle).max(axis=1)
-        m = np.maximum(m, edge * (b * drift + 2.0 * np.sqrt(b * deff * variance)))
-    rows: Vector = b * np.ceil(m / b)
-    return rows
 
 
 def _rows_for_perturbation(moments: RemainderMoments, deff: float, b: int) -> Vector:

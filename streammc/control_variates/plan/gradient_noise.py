@@ -49,16 +49,8 @@ def gradient_noise(
     ``G_j = grad D_j`` is computed from some units, all where they are few, and averaged
     over draws from the Laplace approximation, S S' its covariance.
 
-    Parameters
-    ----------
-    order
-        Order of the expansion that is subtracted; -1: none.
-    certainty_rows
-        Sorted indices of the certainty rows, which are left out.
-    unit_rows, k
-        The design: b rows a unit, k units drawn with replacement.
-    relative
-        (U,) r; ``None``: all 1.
+    ``order`` is that of the expansion that is subtracted, -1: none. The sorted ``certainty_rows``
+    are left out. A unit has ``unit_rows``, and ``relative`` (U,) are the r, ``None``: all 1.
     """
     q, d = dataset.n_features, cv.dim
     n_units = -(-dataset.n_rows // unit_rows)

@@ -63,31 +63,21 @@ class UnitMoments:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Remainders of aligned runs of rows at S draws.
-
-    Attributes
-    ----------
-    starts
-        (runs,) first row of each run, ascending.
-    run_rows
-        Rows of a run; the last run of the data may be short, its missing rows are 0.
-    values
-        (S, runs, run_rows) float32: 64 MB for a pilot of full size; sums are float64.
-    n_rows
-        Rows of the data.
-    left_out
-        (runs, run_rows) whether a row is certain; its remainder counts as 0.
-    relative
-        (U,) probabilities of the units over the uniform one, U omega_j; ``None``: all the
-        same. Totals are then ``D_j / (U omega_j)``, and their moments those under omega.
-    """
+    """Remainders of aligned runs of rows at S draws."""
 
     starts: Index
+    """(runs,) first row of each run, ascending."""
     run_rows: int
+    """Rows of a run; the last run of the data may be short, its missing rows are 0."""
     values: NDArray[np.float32]
+    """(S, runs, run_rows) float32: 64 MB for a pilot of full size; sums are float64."""
     n_rows: int
+    """Rows of the data."""
     left_out: NDArray[np.bool_]
+    """(runs, run_rows) whether a row is certain; its remainder counts as 0."""
     relative: NDArray[np.float32] | None = None
+    """(U,) probabilities of the units over the uniform one, U omega_j; ``None``: all the same.
+    Totals are then ``D_j / (U omega_j)``, and their moments those under omega."""
 
     @property
     def rows(self) -> Index:

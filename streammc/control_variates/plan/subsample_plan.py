@@ -55,47 +55,32 @@ from streammc.protocols import Dataset, Index, Model, Vector
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """Settings of :func:`plan`, which checks them against the data.
-
-    Attributes
-    ----------
-    subsample_size
-        m rows as given; ``None``: the fewest that meet the limits of ``subsample_plan``.
-    unit_rows
-        b; ``None``: 1.
-    n_blocks
-        G; ``None``: the smaller of 100 and k.
-    certainty
-        ``False``: no certainty rows.
-    factor_units
-        Units of a factor of the block-Poisson product; 0 plans the difference estimator.
-    probabilities
-        Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
-    variance_target
-        Limit of V; ``None``: 0.1, or ``signed_variance_target`` for a product.
-    perturbed
-        Whether the perturbed density is sampled: it must match the posterior out to its
-        tails, with more units if need be, and is cut there.
-    memory_limit
-        Largest size of the certainty rows in bytes.
-    scheduler, progress
-        Options of the pass for ``scores``; see ``Dataset.reduce``.
-    phases
-        Called as the tails are evaluated; see ``certify.compute``.
-    """
+    """Settings of :func:`plan`, which checks them against the data."""
 
     subsample_size: int | None = None
+    """m rows as given; ``None``: the fewest that meet the limits of ``subsample_plan``."""
     unit_rows: int | None = None
+    """b; ``None``: 1."""
     n_blocks: int | None = None
+    """G; ``None``: the smaller of 100 and k."""
     certainty: bool = True
+    """``False``: no certainty rows."""
     factor_units: int = 0
+    """Units of a factor of the block-Poisson product; 0 plans the difference estimator."""
     probabilities: str = UNIFORM
+    """Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass."""
     variance_target: float | None = None
+    """Limit of V; ``None``: 0.1, or ``signed_variance_target`` for a product."""
     perturbed: bool = False
+    """Whether the perturbed density is sampled: it must match the posterior out to its tails, with
+    more units if need be, and is cut there."""
     memory_limit: int = 2**27
+    """Largest size of the certainty rows in bytes."""
     scheduler: Any = None
     progress: Callable[[int, int], None] | None = None
+    """Options of the pass for ``scores``; see ``Dataset.reduce``."""
     phases: Phases | None = None
+    """Called as the tails are evaluated; see ``certify.compute``."""
 
 
 VARIANCE_TARGET = 0.1
@@ -107,45 +92,32 @@ _NAMES: Final = ("hmc-ecs", "hmc-ecs-signed")
 
 @dataclass(frozen=True)
 class Plan:
-    """The design of the subsample, frozen before the first iteration.
-
-    Attributes
-    ----------
-    certainty_rows
-        (c,) sorted indices of the rows that are always evaluated.
-    unit_rows, n_units, k, n_blocks
-        Rows of a unit b, units of the data U, units of the subsample k, blocks G.
-    reasons
-        One sentence for each choice.
-    predicted
-        ``variance`` (90th percentile), ``variance_by_draw``, ``skewness``,
-        ``remainder_kurtosis``, ``perturbation_range``, ``max_jump``,
-        ``needed_without_certainty`` (rows); with an edge ``perturbation``, the largest of
-        ``tails.Tails.perturbation``.
-    deff, deff_rows
-        Design effect of runs of ``deff_rows`` rows, without the certainty rows.
-    refused
-        Why subsampling is refused, and what to do; ``None`` if it is not.
-    relative
-        (U,) probabilities of the units over the uniform one; ``None``: all the same.
-    score_seconds
-        Time of the pass that scored the units.
-    """
+    """The design of the subsample, frozen before the first iteration."""
 
     certainty_rows: Index
+    """(c,) sorted indices of the rows that are always evaluated."""
     unit_rows: int
     n_units: int
     k: int
     n_blocks: int
+    """Rows of a unit b, units of the data U, units of the subsample k, blocks G."""
     reasons: tuple[str, ...]
+    """One sentence for each choice."""
     predicted: dict[str, Any]
+    """``variance`` (90th percentile), ``variance_by_draw``, ``skewness``, ``remainder_kurtosis``,
+    ``perturbation_range``, ``max_jump``, ``needed_without_certainty`` (rows); with an edge
+    ``perturbation``, the largest of ``tails.Tails.perturbation``."""
     deff: float
     deff_rows: int
+    """Design effect of runs of ``deff_rows`` rows, without the certainty rows."""
     refused: str | None
+    """Why subsampling is refused, and what to do; ``None`` if it is not."""
     factor_units: int = 0
     """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
     relative: NDArray[np.float32] | None = None
+    """(U,) probabilities of the units over the uniform one; ``None``: all the same."""
     score_seconds: float = 0.0
+    """Time of the pass that scored the units."""
     edge: Edge | None = None
     """Region outside which the perturbed density is 0; ``None``: not cut."""
 
@@ -236,13 +208,9 @@ def plan_units(
 ) -> Plan:
     """Return the plan with the unit that needs the fewest reads.
 
-    Parameters
-    ----------
-    request
-        Settings. Without ``unit_rows`` the unit is chosen here. Units drawn by score are single
-        rows: few are needed, and a run dilutes the rows with high scores.
-    memory
-        Bytes of memory that the rows of a store may occupy as cached pages.
+    Without ``unit_rows`` the unit is chosen here. Units drawn by score are single rows: few are
+    needed, and a run dilutes the rows with high scores. The rows of a store may occupy ``memory``
+    bytes as cached pages.
     """
     if request.unit_rows is not None or request.probabilities != UNIFORM:
         return plan(cv, dataset, model, request)
@@ -282,18 +250,7 @@ def _gb(size: float) -> str:
 def plan(
     cv: ControlVariates, dataset: Dataset, model: Model, request: PlanRequest | None = None
 ) -> Plan:
-    """Return the plan: certainty rows, number of units k and number of blocks G.
-
-    Parameters
-    ----------
-    request
-        Settings; ``None``: all defaults.
-
-    Raises
-    ------
-    ConfigError
-        If a setting is out of range.
-    """
+    """Return the plan: certainty rows, units k and blocks G; ConfigError for a wrong setting."""
     request = request or PlanRequest()
     subsample_size, factor_units = request.subsample_size, request.factor_units
     n = dataset.n_rows
@@ -506,16 +463,6 @@ GROWTH = 2.0
 """Standard deviations of a factor that the soft bound keeps positive, at any distance."""
 
 
-@dataclass(frozen=True)
-class SignForecast:
-    """Variance and mean sign of a block-Poisson product, per draw of the pilot (S,)."""
-
-    variance: Vector
-    """Variance of ``log |L^|``."""
-    mean_sign: Vector
-    """Mean sign under the density proportional to ``|L^|``."""
-
-
 def signed_variance_target(dim: int, n_blocks: int) -> float:
     """Return the target of the variance V: ``dim / n_blocks``, between 0.1 and 1.
 
@@ -536,52 +483,37 @@ def growth_at_edge(dim: int, order: int) -> float:
     return float(square ** (0.5 * (order + 1)))
 
 
-def forecast_signs(
-    pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float
-) -> SignForecast:
-    """Return the forecast for ``k`` expected units in factors of ``units`` units.
-
-    Parameters
-    ----------
-    pilot
-        Pilot without the certainty rows.
-    remainder
-        The sampled remainder around which the soft bound is chosen.
-    """
-    intensity = k / units
-    n_units = -(-pilot.n_rows // unit_rows)
-    bound = remainder - intensity
-    variance, sign = [], []
-    shares = pilot.shares(unit_rows)
-    for totals in pilot.totals(unit_rows):
-        generator = rng.stream(0, 4, rng.Role.PLAN)
-        if pilot.relative is None:
-            shuffled = generator.permutation(totals)
-        else:
-            shuffled = generator.choice(totals, size=len(totals), p=shares / shares.sum())
-        groups = max(len(totals) // units, 1)
-        means = shuffled[: groups * units].reshape(groups, -1).mean(axis=1)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            factor = (n_units * means - bound) / intensity
-            variance.append(intensity * float(np.mean(np.log(np.abs(factor)) ** 2)))
-            sign.append(float(np.exp(-2.0 * intensity * np.mean(np.maximum(-factor, 0.0)))))
-    return SignForecast(
-        np.nan_to_num(np.array(variance), nan=np.inf, posinf=np.inf), np.nan_to_num(np.array(sign))
-    )
-
-
 def predicted_signs(
     pilot: Pilot, unit_rows: int, k: int, units: int, totals: Vector
 ) -> dict[str, Any]:
     """Return the forecast of a product of ``k`` expected units, ``units`` a factor, as JSON.
 
-    ``totals`` (S,) are the sampled remainders of all rows at the draws of the pilot.
+    ``pilot`` has no certainty rows; ``totals`` (S,) are the sampled remainders of all rows at its
+    draws, around the median of which the soft bound is chosen. ``mean_sign`` is that under the
+    density proportional to ``|L^|``.
     """
-    middle = float(np.median(totals))
-    found = forecast_signs(pilot, unit_rows, k, units, middle)
+    remainder = float(np.median(totals))
+    intensity = k / units
+    n_units = -(-pilot.n_rows // unit_rows)
+    bound = remainder - intensity
+    variance, sign = [], []
+    shares = pilot.shares(unit_rows)
+    for drawn in pilot.totals(unit_rows):
+        generator = rng.stream(0, 4, rng.Role.PLAN)
+        if pilot.relative is None:
+            shuffled = generator.permutation(drawn)
+        else:
+            shuffled = generator.choice(drawn, size=len(drawn), p=shares / shares.sum())
+        groups = max(len(drawn) // units, 1)
+        means = shuffled[: groups * units].reshape(groups, -1).mean(axis=1)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            factor = (n_units * means - bound) / intensity
+            variance.append(intensity * float(np.mean(np.log(np.abs(factor)) ** 2)))  # of log |L^|
+            sign.append(float(np.exp(-2.0 * intensity * np.mean(np.maximum(-factor, 0.0)))))
+    by_draw = np.nan_to_num(np.array(variance), nan=np.inf, posinf=np.inf)
     return {
-        "variance": float(np.quantile(found.variance, 0.9)),
-        "variance_by_draw": [float(v) for v in found.variance],
-        "remainder": middle,
-        "mean_sign": float(found.mean_sign.mean()),
+        "variance": float(np.quantile(by_draw, 0.9)),
+        "variance_by_draw": by_draw.tolist(),
+        "remainder": remainder,
+        "mean_sign": float(np.nan_to_num(np.array(sign)).mean()),
     }

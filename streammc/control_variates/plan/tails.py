@@ -64,41 +64,29 @@ _POINTS = 21
 
 @dataclass(frozen=True)
 class Tails:
-    """The posterior along L lines ``o + t v`` at T points each.
-
-    Attributes
-    ----------
-    origin, direction
-        (L, d) whitened o, relative to ``theta_star``, and v.
-    low, high
-        (L,) ends of each line inside the region; infinite where the posterior has no end.
-    radius, walls
-        The region ``|z| <= radius``, ``a'z <= h`` for the 2 L rows ``(a, h)`` of ``walls``:
-        two walls of each line, along ``-v`` and ``v``.
-    mass
-        (L, T) posterior mass at the points of a line; sums to 1 over the line.
-    log_weight
-        (L, T) the logarithm of ``mass`` times 1 + u^2.
-    second, third
-        (L, T) k V and k^2 kappa.
-    order
-        Order of the control variates.
-    names
-        The parameter of each line; empty for the direction of a draw, or a random one.
-    """
+    """The posterior along L lines ``o + t v`` at T points each."""
 
     origin: Matrix
     direction: Matrix
+    """(L, d) whitened o, relative to ``theta_star``, and v."""
     low: Vector
     high: Vector
+    """(L,) ends of each line inside the region; infinite where the posterior has no end."""
     radius: float
     walls: Matrix
+    """The region ``|z| <= radius``, ``a'z <= h`` for the 2 L rows ``(a, h)`` of ``walls``: two
+    walls of each line, along ``-v`` and ``v``."""
     mass: Matrix
+    """(L, T) posterior mass at the points of a line; sums to 1 over the line."""
     log_weight: Matrix
+    """(L, T) the logarithm of ``mass`` times 1 + u^2."""
     second: Matrix
     third: Matrix
+    """(L, T) k V and k^2 kappa."""
     order: int
+    """Order of the control variates."""
     names: tuple[str, ...]
+    """The parameter of each line; empty for the direction of a draw, or a random one."""
 
     def perturbation(self, k: int) -> Vector:
         """Return (L,) the integral of the module docstring for each line, with ``k`` units."""
@@ -440,18 +428,12 @@ WALLS: Final = "edge_walls"
 
 @dataclass(frozen=True)
 class Edge:
-    """Region in whitened coordinates: a ball cut by walls, which are half-spaces.
-
-    Attributes
-    ----------
-    radius
-        Largest ``|z|``; infinite where there is no ball.
-    walls
-        (w, d + 1) rows ``(a, h)``: inside is ``a'z <= h``.
-    """
+    """Region in whitened coordinates: a ball cut by walls, which are half-spaces."""
 
     radius: float
+    """Largest ``|z|``; infinite where there is no ball."""
     walls: Matrix
+    """(w, d + 1) rows ``(a, h)``: inside is ``a'z <= h``."""
 
     def describe(self) -> dict[str, Any]:
         """Return JSON with the radius and the number of walls."""

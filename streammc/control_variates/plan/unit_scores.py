@@ -198,10 +198,7 @@ def unit_scores(
 ) -> UnitScores:
     """Return the scores of all units, from one pass over the rows.
 
-    Raises
-    ------
-    RefusedError
-        If the table of probabilities would take too much memory.
+    RefusedError if the table of probabilities would take too much memory.
     """
     n = dataset.n_rows
     n_units = -(-n // unit_rows)

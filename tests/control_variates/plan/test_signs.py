@@ -8,13 +8,13 @@ from scipy import stats
 
 from streammc import from_arrays, models
 from streammc.control_variates.certify import compute
-from streammc.control_variates.plan.certainty_choice import RemainderMoments, required_rows
+from streammc.control_variates.plan.certainty_choice import Bounds, RemainderMoments
 from streammc.control_variates.plan.pilot import Pilot
 from streammc.control_variates.plan.subsample_plan import (
     PlanRequest,
-    forecast_signs,
     growth_at_edge,
     plan,
+    predicted_signs,
     signed_variance_target,
 )
 from streammc.priors import normal
@@ -33,7 +33,7 @@ def test_forecast_agrees_with_drawn_products(units, k):
     rng = np.random.default_rng(0)
     totals = (rng.standard_t(5, size=4000) * 0.0016).astype(np.float32).astype(float)
     remainder, intensity = totals.sum(), k / units
-    found = forecast_signs(pilot(totals), 1, k, units, remainder)
+    found = predicted_signs(pilot(totals), 1, k, units, np.array([remainder]))
     logs, signs = [], []
     for _ in range(60_000):
         batch = rng.choice(totals, size=(rng.poisson(intensity), units))
@@ -44,13 +44,14 @@ def test_forecast_agrees_with_drawn_products(units, k):
     weight = np.exp(logs)
     mean_sign = (signs * weight).mean() / weight.mean()
     assert 0.3 < mean_sign < 0.97
-    assert found.mean_sign[0] == pytest.approx(mean_sign, abs=0.05)
-    assert found.variance[0] == pytest.approx(logs.var(), rel=0.1)
+    assert found["mean_sign"] == pytest.approx(mean_sign, abs=0.05)
+    assert found["variance"] == pytest.approx(logs.var(), rel=0.1)
 
 
 def test_mean_sign_is_best_with_one_unit_per_factor():
     totals = np.random.default_rng(1).standard_t(4, size=4000) * 0.003
-    sign = [forecast_signs(pilot(totals), 1, 60, g, 0.0).mean_sign[0] for g in (1, 5, 30)]
+    one = pilot(totals)
+    sign = [predicted_signs(one, 1, 60, g, np.zeros(1))["mean_sign"] for g in (1, 5, 30)]
     assert sign[0] > sign[1] > sign[2]
 
 
@@ -69,16 +70,15 @@ def test_factors_stay_positive_up_to_the_edge():
     """U D has deviation 2 at the draws: a variance of 0.1 takes 40 rows, the edge 76."""
     one = np.ones((1, 4))
     moments = RemainderMoments(0.0 * one, 4.0 * one, 0.0 * one, np.zeros(1))
-    assert [40.0] == required_rows(moments, 1.0, 1, 0.1, edge=1.0)
-    k = required_rows(moments, 1.0, 1, 0.1, edge=growth_at_edge(2, 2))[0]
+    assert [40.0] == Bounds(0.1, None, 0, 1.0).rows(moments)
+    far = Bounds(0.1, None, 0, growth_at_edge(2, 2))
+    k = far.rows(moments)[0]
     assert 70.0 < k < 80.0
     shifts = np.random.default_rng(0).normal(size=100_000) * 2.0 * growth_at_edge(2, 2)
     assert (1.0 + shifts / k > 0.0).mean() > 0.97
     assert (1.0 + shifts / 40.0 > 0.0).mean() < 0.9
     drifting = RemainderMoments(3.0 * np.arange(4.0) * one, 4.0 * one, 0.0 * one, np.zeros(1))
-    assert required_rows(drifting, 1.0, 1, 0.1, edge=growth_at_edge(2, 2))[
-        0
-    ] > k + 4.0 * growth_at_edge(2, 2)
+    assert far.rows(drifting)[0] > k + 4.0 * growth_at_edge(2, 2)
 
 
 def test_plan_takes_more_rows_to_keep_factors_positive_up_to_the_edge():
