@@ -22,8 +22,8 @@ from page import machine, publish, short
 from real_data_sets import REAL_DATA
 
 import streammc
-from streammc.checks.run_draws import model_of
 from streammc.checks.scoring import Scored, ScoreRequest, score_run, totals
+from streammc.prediction.predict import model_of
 from streammc.trace.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]

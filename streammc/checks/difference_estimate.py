@@ -82,15 +82,10 @@ def difference_total(
     sums: tuple[float, float, float],
     sample: Sample,
 ) -> Estimate:
-    """Return the total from values of some rows.
+    """Return the total from exact values (m,) of the rows of the sample, and their surrogates.
 
-    Parameters
-    ----------
-    values, surrogate, count
-        (m,) exact values, surrogates and numbers of observations of the rows of the sample.
-    sums
-        Sums over all rows of the surrogates, of their squares over the observations of the row,
-        and of the observations.
+    ``count`` (m,) are the observations of these rows, ``sums`` those over all rows of the
+    surrogates, of their squares over the observations of the row, and of the observations.
     """
     whole, square, n = sums
     found = whole + sample.total(values - surrogate)
@@ -107,15 +102,9 @@ def paired_difference(
 ) -> Estimate:
     """Return the difference of the totals of two models, evaluated in the same rows.
 
-    Parameters
-    ----------
-    values, surrogate
-        (m,) differences of their values and of their surrogates; ``None`` where every row is
-        evaluated.
-    whole
-        Difference of the sums of their surrogates over all rows.
-    count
-        (m,) observations of each row.
+    ``values`` and ``surrogate`` (m,) are differences of theirs, ``None`` where every row is
+    evaluated; ``whole`` is the difference of the sums of their surrogates over all rows, ``count``
+    (m,) are the observations of each row.
     """
     if surrogate is None:
         return exact_total(values, count)

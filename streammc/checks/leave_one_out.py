@@ -63,12 +63,7 @@ class RowTerms(NamedTuple):
 def observations(weight: Vector, whole_rows: bool) -> tuple[Vector, Vector]:
     """Return the powers of the density that make an observation of each row, and their numbers.
 
-    Parameters
-    ----------
-    weight
-        (m,) weights of the rows.
-    whole_rows
-        Whether a row is one observation, whatever its weight: the weights are trials.
+    With ``whole_rows`` a row is one observation, whatever its weight (m,): the weights are trials.
     """
     used = (weight > 0.0).astype(np.float64)
     return (weight, used) if whole_rows else (used, weight)
@@ -83,14 +78,8 @@ def weight_kinds(weight: Vector) -> Vector:
 def row_terms(values: Matrix, count: Vector, relative_size: float) -> RowTerms:
     """Return the terms of rows from the log-likelihoods ``values`` (S, m) of one observation each.
 
-    Parameters
-    ----------
-    values
-        Log-likelihoods at S draws, at least 25.
-    count
-        (m,) observations of each row; its ``weight`` too, unless the caller replaces it.
-    relative_size
-        Effective sample size of the draws over their number.
+    S is at least 25. ``count`` (m,) are the observations of each row; its ``weight`` too, unless
+    the caller replaces it. ``relative_size``: effective sample size of the draws over their number.
     """
     from scipy.special import logsumexp
 
@@ -230,12 +219,7 @@ class Surrogate(PassTask[SurrogateSums]):
     def of_rows(self, rows: Rows, numbers: Index) -> Matrix:
         """Return the surrogates (m, COLUMNS) of rows; 0 for rows of weight 0.
 
-        ``numbers`` (m,) are those of the rows in the table, for the message.
-
-        Raises
-        ------
-        DataError
-            If one is not finite.
+        DataError if one is not finite; ``numbers`` (m,) are those of the rows, for the message.
         """
         m, q = rows.X.shape
         p = self.model.n_linear + self.model.n_scalar

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from streammc.checks.run_draws import (
     RowDensities,
-    RunDraws,
-    model_of,
     rows_of_run,
     run_draws,
     tile_rows,
@@ -26,9 +24,9 @@ from streammc.models.base import ColumnsModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors
 from streammc.prediction.effect_draws import draws_of_group
-from streammc.prediction.predict import opened_run
+from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.prediction.prediction_request import PredictionRequest
-from streammc.prediction.predictors import Coefficients
+from streammc.prediction.predictors import Coefficients, Draws
 from streammc.prediction.row_effects import require_checked
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream
@@ -47,17 +45,9 @@ def parts_of_groups(
 ) -> Matrix:
     """Return (m, S) the part ``z . u`` of the predictor of rows from the effects of their groups.
 
-    The effects are drawn from their exact posterior given theta and the rows of the group, so that
-    (theta, u) is a draw of the joint posterior; rows of one group share them.
-
-    Parameters
-    ----------
-    bound, table
-        The mixed model with its table.
-    at, rows
-        Numbers (m,) of the rows in the table, and the rows.
-    theta
-        (S, d) draws.
+    The effects are drawn from their exact posterior given theta (S, d) and the rows of the group,
+    so that (theta, u) is a draw of the joint posterior; rows of one group share them. ``at`` (m,)
+    are the numbers of the ``rows`` in the ``table`` of the model.
     """
     require_checked(table, None)
     groups = np.searchsorted(table.groups.offset, at, side="right") - 1
@@ -105,7 +95,7 @@ def _gathered(table: Dataset, wanted: int, seed: int) -> tuple[Index, Rows]:
     return at[used], Rows(*(part[used] for part in rows))
 
 
-@documented()
+@documented(predict)
 def posterior_predictive(
     run: str | os.PathLike[str] | xarray.DataTree,
     store: Dataset,
@@ -124,8 +114,6 @@ def posterior_predictive(
 
     Parameters
     ----------
-    run : path or xarray.DataTree
-        Directory of a finished run, or the run opened from it.
     store
         The store of the run; or another table with its columns, made with ``like`` that store,
         except for a mixed model.
@@ -137,8 +125,6 @@ def posterior_predictive(
         a mixed model.
     seed
         Seed of the rows and of the responses.
-    model
-        The model of the run; needed for a model of your own.
 
     Returns
     -------
@@ -193,7 +179,7 @@ def posterior_predictive(
         del arrays["log_likelihood"]
     name = table.response or "y"
     name = f"{name}_response" if name in ("chain", "draw", "row") else name
-    return predictive_tree(opened, kept.kept, name, at, arrays)
+    return predictive_tree(opened, kept.numbers, name, at, arrays)
 
 
 def _refuse_unknown_trials(model: Model, table: Dataset) -> None:
@@ -212,7 +198,7 @@ def _arrays(
     model: Model,
     table: Any,
     sample: tuple[Index, Rows],
-    kept: RunDraws,
+    kept: Draws,
     seed: int,
 ) -> dict[str, NDArray[np.float64]]:
     """Return responses (S, m), observed (m,) and log-likelihoods (S, m) of some rows."""

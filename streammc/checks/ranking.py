@@ -71,19 +71,10 @@ def ranked(candidates: Sequence[Candidate], request: ScoreRequest) -> list[dict[
     """Return the scores of runs, the best first, with differences from it.
 
     Where one run is too large to evaluate every row, the same sample of rows is evaluated for all.
-
-    Returns
-    -------
-    list of dict
-        JSON: the facts of ``streammc.score``, ``run`` as given, and ``difference``: an estimate
-        of ``elpd_loo`` less that of the best, with paired ``se`` and ``sampling_se``.
-
-    Raises
-    ------
-    IdentityError
-        If the runs are of other rows, or leave out other units.
-    ModelError
-        If log-likelihoods of the models are not comparable.
+    The result is JSON: the facts of ``streammc.score``, ``run`` as given, and ``difference``: an
+    estimate of ``elpd_loo`` less that of the best, with paired ``se`` and ``sampling_se``.
+    IdentityError if the runs are of other rows, or leave out other units; ModelError if
+    log-likelihoods of the models are not comparable.
     """
     require_same_rows(candidates, request.scheduler)
     scorings = [Scoring(each.run, each.model, each.store, request) for each in candidates]

@@ -21,7 +21,7 @@ from streammc.checks.leave_one_out import (
     weight_kinds,
 )
 from streammc.checks.posterior_predictive import sampled_rows
-from streammc.checks.run_draws import RowDensities, RunDraws, model_of, rows_of_run, run_draws
+from streammc.checks.run_draws import RowDensities, rows_of_run, run_draws
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.diagnostics.convergence import ess_mean
 from streammc.docstrings import documented
@@ -31,7 +31,8 @@ from streammc.likelihood.data_views import by_group
 from streammc.likelihood.unit_words import ROW
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
-from streammc.prediction.predict import opened_run
+from streammc.prediction.predict import model_of, opened_run, predict
+from streammc.prediction.predictors import Draws
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.trace.run_directory import RunDirectory
 
@@ -52,13 +53,7 @@ MOST_EXACT: Final = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRequest:
-    """The settings of ``streammc.score``, checked when they are made.
-
-    Raises
-    ------
-    ConfigError
-        If one is wrong whatever the run.
-    """
+    """The settings of ``streammc.score``, checked when they are made: ConfigError."""
 
     draws: int = DRAWS
     rows: int | None = None
@@ -81,17 +76,8 @@ class ScoreRequest:
     def evaluated(self, units: int, cost: float) -> int:
         """Return how many of ``units`` rows or groups are evaluated at every draw.
 
-        Parameters
-        ----------
-        units
-            Number of rows or groups of the table.
-        cost
-            Evaluations of a unit at one draw: its rows times its quadrature nodes.
-
-        Raises
-        ------
-        ConfigError
-            If the number that is asked for does not fit into memory.
+        ``cost`` is the evaluations of a unit at one draw: its rows times its quadrature nodes.
+        ConfigError if the number that is asked for does not fit into memory.
         """
         each = cost * self.draws
         if self.rows is None:
@@ -138,14 +124,8 @@ def pareto_facts(terms: RowTerms, at: Index, draws: int) -> dict[str, Any]:
 def weight_warnings(attributes: Mapping[str, Any], trials: bool, fractions: int) -> list[str]:
     """Return the warnings about weights that are not numbers of observations.
 
-    Parameters
-    ----------
-    attributes
-        Those of the store.
-    trials
-        Whether a row is left out with all its weight.
-    fractions
-        Number of rows whose weight is no whole number.
+    ``attributes`` are those of the store, ``trials``: a row is left out with all its weight,
+    ``fractions`` is the number of rows whose weight is no whole number.
     """
     if trials and attributes.get("trials") and attributes.get("weight"):
         return [
@@ -227,15 +207,7 @@ class Scored:
 
 
 class Scoring:
-    """The scoring of a run in two steps: the pass over surrogates, and the rows evaluated.
-
-    Parameters
-    ----------
-    run, model, store
-        A finished run, its model, and its store.
-    request
-        Settings.
-    """
+    """The scoring of a finished run in two steps: the pass over surrogates, and the rows."""
 
     def __init__(self, run: RunDirectory, model: Model, store: Any, request: ScoreRequest) -> None:
         self._began = time.perf_counter()
@@ -368,12 +340,12 @@ def unit_cost(units: Any, model: Any) -> float:
     return float(max(units.table.n_rows / units.n_rows, 1.0) * nodes)
 
 
-def relative_size(run: RunDirectory, draws: RunDraws) -> float:
+def relative_size(run: RunDirectory, draws: Draws) -> float:
     """Return the mean effective sample size of the parameters over the number of draws.
 
     1 for a single chain, and for fewer than 4 draws a chain, as in ArviZ.
     """
-    theta = run.draws_matrix()[:, draws.kept]
+    theta = run.draws_matrix()[:, draws.numbers]
     chains, each, d = theta.shape
     if chains == 1 or each < 4:
         return 1.0
@@ -430,7 +402,7 @@ def _moments(theta: Matrix) -> tuple[Vector, Matrix]:
     return theta.mean(axis=0), np.cov(theta.T).reshape(theta.shape[1], theta.shape[1])
 
 
-@documented(PASS_OPTIONS)
+@documented(PASS_OPTIONS, predict)
 def score(
     run: str | os.PathLike[str] | xarray.DataTree,
     store: Dataset,
@@ -457,8 +429,6 @@ def score(
 
     Parameters
     ----------
-    run : path or xarray.DataTree
-        Directory of a finished run, or the run opened from it.
     store
         The store of the run.
     rows
@@ -468,8 +438,6 @@ def score(
         Number of draws, thinned from all chains together; at least 100.
     seed
         Seed of the sample of rows.
-    model
-        The model of the run; needed for a model of your own.
 
     Returns
     -------

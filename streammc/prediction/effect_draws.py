@@ -33,20 +33,17 @@ from streammc.prediction.group_summaries import (
     require_store_with_effects,
     slope_scale,
 )
-from streammc.prediction.predict import opened_run
+from streammc.prediction.predict import opened_run, predict, result_path
 from streammc.prediction.prediction_request import PredictionRequest
-from streammc.prediction.predictive import log_densities
+from streammc.prediction.predictive import densities_at
 from streammc.prediction.predictors import load_draws
 from streammc.prediction.row_effects import UNKNOWN, LabelIndex, as_text, node_room, require_checked
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream
-from streammc.runs.audit import thin
 from streammc.runs.record import registered_model
-from streammc.trace.addresses import given_path
 from streammc.trace.row_arrays import GROUPS, Column, RowArrays
 from streammc.trace.row_tables import require_zarr
 from streammc.trace.run_directory import RunDirectory
-from streammc.unfinished import temporary_folder
 
 if TYPE_CHECKING:
     import xarray
@@ -68,17 +65,7 @@ _ENTRIES: Final = 2**20
 
 
 class GroupDensity:
-    """Log density of the effects of a group at a draw of theta.
-
-    Parameters
-    ----------
-    model
-        The mixed model.
-    theta
-        (d,) draw.
-    rows
-        Rows of the group.
-    """
+    """Log density of the effects of a group, with these rows, at a draw of theta (d,)."""
 
     def __init__(self, model: MixedModel, theta: Vector, rows: Rows) -> None:
         self._inner, q = model.inner, model.n_features
@@ -116,17 +103,10 @@ class GroupDensity:
     def _terms(self, u1: Vector, u2: Vector) -> Matrix:
         """Return the log-likelihood (n, m) of each row at each point."""
         n, m = len(self._y), len(u1)
-        p = 1 + len(self._scalars)
-        eta = np.empty((p, n, m))
+        eta = np.empty((1 + len(self._scalars), n, m))
         eta[0] = self._predictor[:, None] + u1 + self._carrier[:, None] * u2
         eta[1:] = self._scalars[:, None, None]
-        values = np.empty((m, n))
-        some, out = np.empty((p, n)), np.empty((1 + p + p * (p + 1) // 2, n))
-        design = np.empty((0, n))
-        log_densities(
-            self._inner.link, eta, design, self._y, self._inner.constants, some, out, values
-        )
-        return values.T
+        return densities_at(self._inner, eta, np.empty((n, 0)), self._y).T
 
 
 def draw_effects(
@@ -134,19 +114,8 @@ def draw_effects(
 ) -> Vector:
     """Return a draw (effects,) of a group's effects from uniform numbers (effects,).
 
-    Parameters
-    ----------
-    density
-        Their density.
-    mean, covariance
-        Of the standardised effects: where the grid is placed, and how wide it is.
-    uniform
-        Numbers between 0 and 1, one per effect.
-
-    Raises
-    ------
-    DataError
-        If the density is nowhere finite.
+    ``mean`` and ``covariance`` of the standardised effects say where the grid is placed, and how
+    wide it is. DataError if the density is nowhere finite.
     """
     if len(mean) == 1:
         sd = math.sqrt(covariance[0, 0])
@@ -232,14 +201,7 @@ def write_effect_draws(
     labels: Sequence[str],
     request: PredictionRequest,
 ) -> dict[str, Any]:
-    """Write draws of the effects of some groups; see :func:`effect_draws`.
-
-    Returns
-    -------
-    dict
-        JSON: ``groups``, ``labels``, ``group``, ``effects``, ``draws``, ``chains``, ``run``,
-        ``store``, ``store_fingerprint`` and ``seconds``.
-    """
+    """Write draws of the effects of some groups; return :func:`effect_draws` as facts (JSON)."""
     began = time.perf_counter()
     require_store_with_effects(run, model, table)
     numbers = named_groups(table, labels, model)
@@ -247,8 +209,7 @@ def write_effect_draws(
     bound = by_group(table, model)[1]
     kept = load_draws(run, model, request.draws, table)
     require_equal_draws(kept)
-    at = thin(run.chains, run.committed_draws, request.draws)
-    shape = (run.chains, len(at))
+    shape = (run.chains, len(kept.numbers))
     moved = slope_scale(bound, kept.design)
     columns = {
         "u": Column("float64", ("chain", "draw", "effect"), (*shape, len(bound.effects))),
@@ -280,7 +241,7 @@ def write_effect_draws(
         arrays = {
             "effect": (("effect",), np.array(bound.effects)),
             "chain": (("chain",), np.arange(run.chains)),
-            "draw": (("draw",), at),
+            "draw": (("draw",), kept.numbers),
         }
         return facts | writer.commit(facts, arrays)
 
@@ -288,10 +249,7 @@ def write_effect_draws(
 def named_groups(table: Any, labels: Sequence[str], model: Any) -> Index:
     """Return the numbers of groups by their labels, without repetitions.
 
-    Raises
-    ------
-    ConfigError
-        If there is no label, or no group of that label.
+    ConfigError if there is no label, or no group of that label.
     """
     if isinstance(labels, str) or not len(labels):
         raise ConfigError(
@@ -370,7 +328,7 @@ def _standard_moments(density: GroupDensity, nodes: Matrix) -> tuple[Vector, Mat
     return mean, (share * away) @ away.T
 
 
-@documented()
+@documented(predict)
 def effect_draws(
     run: str | os.PathLike[str] | xarray.DataTree,
     store: Dataset,
@@ -395,14 +353,10 @@ def effect_draws(
         The store of the run.
     groups
         Labels of groups.
-    path
-        zarr group to make. ``None``: a temporary folder, removed when the process ends.
     draws
         Number of draws of theta, thinned from all chains together; at least 2.
     seed
         Seed of the draws of the effects; those of a group do not depend on the others.
-    overwrite
-        Replace effects at ``path``, once the new ones are complete.
     progress
         Called as ``progress(done, total)`` after every group.
 
@@ -431,11 +385,7 @@ def effect_draws(
     check_progress(progress)
     opened = opened_run(run)
     request = PredictionRequest(draws=draws, seed=seed, overwrite=overwrite, progress=progress)
-    target = (
-        given_path(path)
-        if path is not None
-        else temporary_folder("streammc-effects-") / "effects.zarr"
-    )
+    target = result_path(path, "streammc-effects-", "effects.zarr")
     model = registered_model(opened.identity["model"])
     write_effect_draws(opened, model, store, target, groups, request)
     return open_rows(target, GROUPS)

@@ -4,10 +4,9 @@ For each of S draws of theta, mean and variance of a group's effects are exact, 
 its likelihood. Over draws the effects are a mixture: its mean is the mean of the means, and its
 variance the mean of the variances plus the variance of the means.
 
-The pass over the groups that writes the moments of their effects, in constant memory.
-
-Groups begin anywhere in a block of rows, so that no task of the pass has a whole chunk of the
-result. Every call writes a part, named by its first group, and the parts become chunks at the end.
+The pass writes the moments of the effects in constant memory. Groups begin anywhere in a block of
+rows, so that no task of the pass has a whole chunk of the result. Every call writes a part, named
+by its first group, and the parts become chunks at the end.
 """
 
 from __future__ import annotations
@@ -33,18 +32,16 @@ from streammc.models.mixed.group_constants import PANEL_CELLS
 from streammc.models.mixed.group_effects import BETWEEN, MEAN, QUANTILES, VARIANCE, table_effects
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors
-from streammc.prediction.predict import opened_run, write_ids
+from streammc.prediction.predict import opened_run, predict, result_path, write_ids
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
 from streammc.prediction.predictors import DRAWS_PER_DIMENSION, Draws, load_draws, matched
 from streammc.prediction.row_effects import require_store_of_run, require_temperature_one
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs.record import registered_model
-from streammc.trace.addresses import given_path
 from streammc.trace.disk import reporting
 from streammc.trace.row_arrays import GROUPS, Column, RowArrays
 from streammc.trace.row_tables import require_zarr
 from streammc.trace.run_directory import RunDirectory
-from streammc.unfinished import temporary_folder
 
 if TYPE_CHECKING:
     import xarray
@@ -117,14 +114,6 @@ class EffectsTask(PassTask[Totals]):
         return Totals(left.groups + right.groups, error)
 
 
-def parts_folder(writer: RowArrays) -> Path:
-    """Return a new folder for the parts, which ends with the writer."""
-    folder = writer.folder / _PARTS
-    with reporting("create", folder):
-        folder.mkdir()
-    return folder
-
-
 def write_chunks(
     writer: RowArrays,
     offset: Index,
@@ -133,21 +122,9 @@ def write_chunks(
 ) -> None:
     """Write the arrays of the result from the parts, chunk by chunk, and delete the parts.
 
-    Parameters
-    ----------
-    writer
-        Writer of the result.
-    offset
-        (K + 1,) first row of each group.
-    effects
-        Number of effects of a group.
-    names
-        Names of the quantiles.
-
-    Raises
-    ------
-    StorageIOError
-        If parts are missing: written by a process that does not share this file system.
+    ``offset`` (K + 1,) has the first row of each group, ``effects`` is the number of effects of a
+    group, ``names`` those of the quantiles. StorageIOError if parts are missing: written by a
+    process that does not share this file system.
     """
     folder = writer.folder / _PARTS
     start = 0
@@ -215,24 +192,9 @@ def write_effects(
     *,
     fewer: bool,
 ) -> dict[str, Any]:
-    """Write the effects of all groups of the store of a run; see :func:`effects`.
+    """Write the effects of all groups, see :func:`effects`; return facts as JSON.
 
-    Parameters
-    ----------
-    run, model
-        The run and its model.
-    table, path
-        The store of the run, and the zarr group to make.
-    request
-        Settings.
-    fewer
-        Use fewer draws than those of the request where the effects hardly depend on them.
-
-    Returns
-    -------
-    dict
-        JSON: ``groups``, ``group``, ``effects``, ``draws``, ``interval``, ``quantiles``,
-        ``mean_error``, ``run``, ``store``, ``store_fingerprint`` and ``seconds``.
+    ``fewer``: use fewer draws than those of the request where the effects hardly depend on them.
     """
     began = time.perf_counter()
     require_store_with_effects(run, model, table)
@@ -256,9 +218,10 @@ def write_effects(
         path, columns, grouped.n_rows, _CHUNK_GROUPS, kind, request.overwrite, GROUPS
     ) as writer:
         write_ids(writer, grouped)
-        task = EffectsTask(
-            bound, theta, shift, scale, str(parts_folder(writer)), tuple(request.ends)
-        )
+        folder = writer.folder / _PARTS
+        with reporting("create", folder):
+            folder.mkdir()
+        task = EffectsTask(bound, theta, shift, scale, str(folder), request.ends)
         totals: Totals = grouped.reduce(
             task, scheduler=request.scheduler, progress=request.progress
         )
@@ -325,7 +288,7 @@ def slope_scale(model: MixedModel, design: dict[str, Any]) -> tuple[float, float
     return float(mean[column] / scales[column]), float(scales[column])
 
 
-@documented(PASS_OPTIONS)
+@documented(PASS_OPTIONS, predict)
 def effects(
     run: str | os.PathLike[str] | xarray.DataTree,
     store: Dataset,
@@ -349,17 +312,10 @@ def effects(
         Directory of a finished run on a store with groups, or the run opened from it.
     store
         The store of the run.
-    path
-        zarr group to make. ``None``: a temporary folder, removed when the process ends.
     draws
         Number of draws to use, thinned from all chains together and moved to the mean and
         covariance of all draws; at least 2. ``None``: as many as keep ``mean_error`` below 0.02
         in the largest of the first 16,384 groups, but five a parameter, and at most 100.
-    interval
-        Probability of the intervals, between 0 and 1: 0.9 gives ``q5`` and ``q95``.
-    overwrite
-        Replace effects at ``path``, once the new ones are complete. Without it ``path`` must
-        not exist.
 
     Returns
     -------
@@ -393,11 +349,7 @@ def effects(
         scheduler=scheduler,
         progress=progress,
     )
-    target = (
-        given_path(path)
-        if path is not None
-        else temporary_folder("streammc-effects-") / "effects.zarr"
-    )
+    target = result_path(path, "streammc-effects-", "effects.zarr")
     model = registered_model(opened.identity["model"])
     write_effects(opened, model, store, target, request, fewer=draws is None)
     return open_rows(target, GROUPS)

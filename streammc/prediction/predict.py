@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -36,7 +37,7 @@ from streammc.trace.addresses import given_path
 from streammc.trace.row_arrays import Column, RowArrays
 from streammc.trace.row_tables import ZARR, output_format, require_zarr
 from streammc.trace.run_directory import RunDirectory
-from streammc.unfinished import temporary_folder
+from streammc.unfinished import Prefix, temporary_folder
 
 if TYPE_CHECKING:
     import xarray
@@ -96,14 +97,11 @@ def write_predictions(
     path: str | os.PathLike[str],
     request: PredictionRequest,
 ) -> dict[str, Any]:
-    """Write the predictions of a run for a table; see :func:`predict`.
+    """Write the predictions of a run for a table, see :func:`predict`; return facts as JSON.
 
-    Returns
-    -------
-    dict
-        JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``weight``, ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``; of a table
-        its ``fingerprint``.
+    They are ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``, ``weight``,
+    ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``; of a table its
+    ``fingerprint``.
     """
     began = time.perf_counter()
     if output_format(path) != ZARR and request.by is not None:
@@ -230,10 +228,7 @@ def write_ids(writer: RowArrays, table: Dataset) -> None:
 def opened_run(run: str | os.PathLike[str] | xarray.DataTree) -> RunDirectory:
     """Return the run at a path, or that of a tree which was opened from it.
 
-    Raises
-    ------
-    ConfigError
-        If the tree has no path.
+    ConfigError if the tree has no path.
     """
     known_path = isinstance(run, str | os.PathLike)
     folder = run if known_path else getattr(run, "encoding", {}).get("source")
@@ -242,6 +237,27 @@ def opened_run(run: str | os.PathLike[str] | xarray.DataTree) -> RunDirectory:
             "expected the path of a run, or a run opened from one, found another tree: give a path"
         )
     return RunDirectory.open(folder)
+
+
+def model_of(run: RunDirectory, given: Model | None) -> Model:
+    """Return the model of a run, rebuilt from its record, or as given where it is that one.
+
+    ConfigError if the given model is another; StoreError if none is given and the model is the
+    user's own.
+    """
+    known = run.identity["model"]
+    built = registered_model(known) if given is None else as_recorded(given, known)
+    if built.describe() != known:
+        raise ConfigError(
+            f"expected the model of the run {str(run.path)!r}, found another: {built.name!r}; "
+            "leave model out, or give that of the run"
+        )
+    return built
+
+
+def result_path(path: str | os.PathLike[str] | None, prefix: Prefix, name: str) -> str | Path:
+    """Return where a result is written: ``path``, or in a folder that the process removes."""
+    return temporary_folder(prefix) / name if path is None else given_path(path)
 
 
 @documented(PASS_OPTIONS)
@@ -300,7 +316,7 @@ def predict(
         What to do with rows of groups that the run of a mixed model has not seen: integrate over
         the distribution of effects, or refuse them.
     overwrite
-        Replace predictions at ``path``, once the new ones are complete. Without it ``path``
+        Replace an earlier result at ``path``, once the new one is complete. Without it ``path``
         must not exist.
 
     Returns
@@ -330,18 +346,7 @@ def predict(
     if trained_on is not None:
         check_kinds(trained_on)
     opened = opened_run(run)
-    known = opened.identity["model"]
-    built = registered_model(known) if model is None else as_recorded(model, known)
-    if built.describe() != opened.identity["model"]:
-        raise ConfigError(
-            f"expected the model of the run {str(opened.path)!r}, found another: {built.name!r}"
-            "; leave model out, or give that of the run"
-        )
-    target = (
-        given_path(path)
-        if path is not None
-        else temporary_folder("streammc-predict-") / "predictions.zarr"
-    )
+    built = model_of(opened, model)
     request = PredictionRequest(
         draws=default_draws(built) if draws is None else draws,
         interval=interval,
@@ -355,6 +360,7 @@ def predict(
         scheduler=scheduler,
         progress=progress,
     )
+    target = result_path(path, "streammc-predict-", "predictions.zarr")
     facts = write_predictions(opened, built, store, target, request)
     for line in facts.get("warnings", []):
         warnings.warn(line, stacklevel=2)

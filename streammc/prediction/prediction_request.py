@@ -25,13 +25,7 @@ NEW_GROUPS: Final = (INTEGRATE, "refuse")
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest:
-    """The settings of ``streammc.predict``, checked when they are made.
-
-    Raises
-    ------
-    ConfigError
-        If one is wrong whatever the run.
-    """
+    """The settings of ``streammc.predict``, checked when they are made: ConfigError."""
 
     draws: int = DRAWS
     interval: float = INTERVAL
@@ -46,7 +40,25 @@ class PredictionRequest:
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        _check_options(self.interval, self.draws, self.bins, self.by, self.seed)
+        number = isinstance(self.interval, Real) and not isinstance(self.interval, bool)
+        if not (number and 0.0 < self.interval < 1.0):
+            raise ConfigError(
+                f"expected an interval between 0 and 1, found {self.interval!r}: give a number "
+                "such as 0.9"
+            )
+        for name, value, lowest in (
+            ("draws", self.draws, 2), ("bins", self.bins, 1), ("seed", self.seed, 0)
+        ):  # fmt: skip
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < lowest:
+                raise ConfigError(
+                    f"{name} must be a whole number of at least {lowest}, found {value!r}: give "
+                    "one, or leave it out"
+                )
+        if not (self.by is None or isinstance(self.by, str)):
+            raise ConfigError(
+                f"expected the name of a column as by, found {type(self.by).__name__}: write its "
+                "name"
+            )
         if self.new_groups not in NEW_GROUPS:
             raise ConfigError(
                 f"expected {' or '.join(map(repr, NEW_GROUPS))} as new_groups, found "
@@ -62,23 +74,3 @@ class PredictionRequest:
     def names(self) -> tuple[str, ...]:
         """Names of the ends of the band, such as ``q5``."""
         return tuple(f"q{100.0 * end:.6g}" for end in self.ends)
-
-
-def _check_options(interval: object, draws: object, bins: object, by: object, seed: object) -> None:
-    """Refuse options that are wrong whatever the run."""
-    number = isinstance(interval, Real) and not isinstance(interval, bool)
-    if not (number and 0.0 < interval < 1.0):  # type: ignore[operator]
-        raise ConfigError(
-            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
-        )
-    for name, value, least in (("draws", draws, 2), ("bins", bins, 1), ("seed", seed, 0)):
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not (whole and value >= least):  # type: ignore[operator]
-            raise ConfigError(
-                f"{name} must be a whole number of at least {least}, found {value!r}: give one, or "
-                "leave it out"
-            )
-    if not (by is None or isinstance(by, str)):
-        raise ConfigError(
-            f"expected the name of a column as by, found {type(by).__name__}: write its name"
-        )

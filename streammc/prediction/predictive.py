@@ -41,6 +41,25 @@ def log_densities(link, eta, X, y, constants, some, out, values):  # type: ignor
             values[s, i] = out[0, i]
 
 
+def densities_at(
+    model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: NDArray[Any]
+) -> Matrix:
+    """Return the log densities (S, m) of rows ``X`` (m, q), ``y`` at predictors (p, m, S)."""
+    p, m, draws = eta.shape
+    values = np.empty((draws, m))
+    log_densities(
+        model.link,
+        np.ascontiguousarray(eta),
+        np.asarray(X, dtype=np.float64).T,
+        np.ascontiguousarray(y, dtype=np.float64),
+        model.constants,
+        np.empty((p, m)),
+        np.empty((1 + p + p * (p + 1) // 2, m)),
+        values,
+    )
+    return values
+
+
 def log_chance(y: Vector, chance: Vector) -> Vector:
     """Return ``y log p + (1 - y) log(1 - p)`` (m,) for the averaged probability p of a 1.
 
@@ -64,14 +83,7 @@ def log_average(
     model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
 ) -> Vector:
     """Return ``log(sum_s w_s p(y | eta_s) / sum_s w_s)`` (m,); NaN if signs make the sum < 0."""
-    p, m, draws = eta.shape
-    design = np.asarray(X, dtype=np.float64).T
-    out = np.empty((1 + p + p * (p + 1) // 2, m))
-    values = np.empty((draws, m))
-    some = np.empty((p, m))
-    log_densities(
-        model.link, np.ascontiguousarray(eta), design, y, model.constants, some, out, values
-    )
+    values = densities_at(model, eta, X, y)
     top = values.max(axis=0)
     top = np.where(np.isfinite(top), top, 0.0)
     density = np.exp(values - top)

@@ -23,7 +23,7 @@ from streammc.models.mixed.group_constants import (
     group_constants,
 )
 from streammc.models.mixed.group_effects import normal_densities
-from streammc.prediction.predictive import PredictTask, Totals, log_densities
+from streammc.prediction.predictive import PredictTask, Totals, densities_at
 from streammc.prediction.predictors import responses
 from streammc.prediction.row_effects import UNKNOWN, GroupPart, RowEffects, quantile_points
 from streammc.protocols import Index, Matrix, Model, RowBlock, Vector
@@ -151,21 +151,8 @@ class GroupedPredictTask(PredictTask):
         """Return the log predictive densities (k,) of rows with known values of the effects."""
         assert part.values is not None
         assert part.shares is not None
-        m, draws, size = part.values.shape
-        p = len(eta)
-        design = np.ascontiguousarray(X, dtype=np.float64).T
-        values = np.empty((draws * size, m))
-        log_densities(
-            self.model.link,
-            np.ascontiguousarray(_moved(eta, part.values)),
-            design,
-            y,
-            self.model.constants,
-            np.empty((p, m)),
-            np.empty((1 + p + p * (p + 1) // 2, m)),
-            values,
-        )
-        return self._average(values.T.reshape(m, draws, size), part.shares)
+        values = densities_at(self.model, _moved(eta, part.values), X, y)
+        return self._average(values.T.reshape(part.values.shape), part.shares)
 
     def _average(self, log_density: NDArray[np.float64], shares: NDArray[np.float64]) -> Vector:
         """Return the logs (k,) of densities (k, S, Q), averaged by shares and over draws."""

@@ -17,7 +17,7 @@ from streammc.errors import (
     RefusedError,
     StoreError,
 )
-from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.runs import record
 from streammc.runs.audit import thin
 from streammc.trace.run_directory import RunDirectory
@@ -89,10 +89,7 @@ class Coefficients(NamedTuple):
 def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
     """Return the mean responses (m, S) of predictors (p, m, S), in a new array.
 
-    Raises
-    ------
-    ModelError
-        If the model has no mean response, or returns another shape.
+    ModelError if the model has no mean response, or returns another shape.
     """
     p, m, draws = eta.shape
     found = model.mean(eta.reshape(p, m * draws))
@@ -113,23 +110,11 @@ _TERMS: Final = re.compile(r" \+ (?=offset\()")
 
 
 def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
-    """Refuse a table whose columns are not those of the run.
+    """Refuse a table whose columns are not those of the run; return warnings.
 
-    Parameters
-    ----------
-    run, table
-        Results of ``runs.record.describe_design``. Their standardisations may differ:
-        :func:`on_table` transforms the draws.
-
-    Returns
-    -------
-    list of str
-        Warnings of names that differ where the quantities may be the same.
-
-    Raises
-    ------
-    IdentityError
-        If they differ; the message names the first difference.
+    ``run`` and ``table`` are results of ``runs.record.describe_design``. Their standardisations may
+    differ: :func:`on_table` transforms the draws. Warnings name what differs where the quantities
+    may be the same. IdentityError: the message names the first difference.
     """
     ours, theirs = list(run["features"]), list(table["features"])
     if ours != theirs:
@@ -247,6 +232,8 @@ class Draws(NamedTuple):
     """(S,) weights of the draws; ``None``: all 1."""
     mean_sign: float
     design: dict[str, Any]
+    numbers: Index
+    """(D,) numbers of the draws in each chain, S = chains D."""
 
 
 def load_draws(
@@ -256,25 +243,12 @@ def load_draws(
     trained_on: Dataset | None = None,
     weights: NDArray[np.float64] | None = None,
 ) -> Draws:
-    """Return evenly spaced draws of a finished run, and the design of its store.
+    """Return evenly spaced draws of a finished run, about ``wanted`` of all chains together.
 
-    Parameters
-    ----------
-    run, model
-        The run and its model.
-    wanted
-        Number of draws of all chains together.
-    trained_on
-        The data set of the run; needed if the run has no description of its design.
-    weights
-        (chain, draw), such as signs; ``None`` takes the run's own signs, if it has any.
-
-    Raises
-    ------
-    DataError
-        If the run is unfinished, or its design is unknown.
-    RefusedError
-        If the mean sign is below 0.2.
+    ``trained_on`` is the data set of the run, needed if the run has no description of its design.
+    ``weights`` (chain, draw), such as signs; ``None`` takes the run's own signs, if it has any.
+    DataError if the run is unfinished, or its design is unknown; RefusedError if the mean sign is
+    below 0.2.
     """
     if not run.finished():
         raise DataError(
@@ -311,20 +285,13 @@ def load_draws(
             f"expected the run {str(run.path)!r} to describe its store, found one of an earlier "
             "version: give the store it was sampled on"
         )
-    return Draws(theta, chosen, mean_sign, described)
+    return Draws(theta, chosen, mean_sign, described, kept)
 
 
 def matched(kept: Matrix, everything: Matrix) -> Matrix:
-    """Return draws, moved so that their mean and covariance are those of all draws.
+    """Return draws (S, d), moved so that their mean and covariance are those of all draws (N, d).
 
     Means and variances of linear functions then have no Monte Carlo error of their own.
-
-    Parameters
-    ----------
-    kept
-        (S, d) thinned draws.
-    everything
-        (N, d) all draws.
     """
     center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
     size, d = kept.shape

@@ -282,16 +282,9 @@ def curves(
 ) -> tuple[Arrays, dict[str, Any]]:
     """Return the arrays of the ROC curve, and the mean, quantiles and resolution of its area.
 
-    Parameters
-    ----------
-    histogram
-        (S + 1, B, 2) counts by draw; the last are those of the predictive mean.
-    edges
-        (B - 1,) thresholds.
-    probabilities, names
-        Probabilities of the ends of the band, and their names.
-    weights
-        (S,) weights of the draws; ``None``: all 1.
+    ``histogram`` (S + 1, B, 2) has the counts by draw, the last those of the predictive mean,
+    between the thresholds ``edges`` (B - 1,). The band ends at ``probabilities`` with these
+    ``names``; ``weights`` (S,) are those of the draws, ``None``: all 1.
     """
     false, true = rates(histogram[:-1])
     area, ties = areas(histogram[:-1])
@@ -336,17 +329,9 @@ def calibration(
 ) -> Arrays:
     """Return predictive and realised means by group of a covariate.
 
-    Parameters
-    ----------
-    sums
-        (S + 4, G), the transpose of ``predictive.Totals.groups``; groups of weight 0 are
-        left out.
-    edges
-        (G - 1,) edges of the groups.
-    probabilities, names, weights
-        As for :func:`curves`.
-    scored
-        Whether the table has a response.
+    ``sums`` (S + 4, G) is the transpose of ``predictive.Totals.groups``; groups of weight 0 are
+    left out. ``edges`` (G - 1,) are those of the groups; the rest is as for :func:`curves`.
+    ``scored``: whether the table has a response.
     """
     draws = len(sums) - 4
     used = sums[draws + 2] > 0.0

@@ -53,12 +53,8 @@ class LabelIndex:
     that no group has is searched for in its other spellings: whole numbers and the same as floats
     (``1``, ``1.0``), booleans as numbers and as texts (``1``, ``True``, ``true``), and, where only
     one of the two tables has integers, with zeros before a number (``1``, ``01``). It is found if
-    one group has them; a group named as written comes first.
-
-    Parameters
-    ----------
-    groups
-        The groups. Their labels are read once, and again where a label is found.
+    one group has them; a group named as written comes first. Labels of the groups are read once,
+    and again where a label is found.
     """
 
     def __init__(self, groups: GroupTable) -> None:
@@ -138,16 +134,9 @@ def label_text(label: Any) -> str:
 def spellings(label: bytes, boolean: bool, numbers: bool = False, padded: int = 0) -> list[bytes]:
     """Return the other texts of a label that is a whole number or a boolean; else none.
 
-    Parameters
-    ----------
-    label
-        The label as it is written.
-    boolean
-        Whether a number can be that of a boolean: the groups are not more than two.
-    numbers
-        Whether the labels of the groups are integers, so that ``01`` is 1.
-    padded
-        Longest text of a label of the groups, if 1 may be written ``01`` there; else 0.
+    ``boolean``: a number can be that of a boolean, since the groups are not more than two.
+    ``numbers``: the labels of the groups are integers, so that ``01`` is 1. ``padded`` is the
+    longest text of a label of the groups, if 1 may be written ``01`` there; else 0.
     """
     zeros = _ZEROS.fullmatch(label) if numbers else None
     if zeros is not None:
@@ -211,34 +200,24 @@ class GroupPart(NamedTuple):
 
 @dataclass(eq=False)
 class RowEffects:
-    """Effects of the groups of the rows of a table, at draws of theta.
-
-    Parameters
-    ----------
-    theta
-        (S, d) draws, on the scale of the store of the run.
-    table
-        The table that is predicted.
-    covariance
-        (S, 3) of the effects of a new group: variance of intercept, covariance, variance of slope.
-    slope
-        Column of the slope, and scale and shift that turn it into that of the run's store;
-        ``None`` without one.
-    known
-        The model with the data of the run; ``None`` if all groups are new.
-    same
-        Whether ``table`` is the data of the run.
-    integrate
-        Whether rows of new groups are predicted, or refused.
-    """
+    """Effects of the groups of the rows of a table, at draws of theta."""
 
     theta: Matrix
+    """(S, d) draws, on the scale of the store of the run."""
     table: Any
+    """The table that is predicted."""
     covariance: Matrix
+    """(S, 3) of the effects of a new group: variance of intercept, covariance, variance of
+    slope."""
     slope: tuple[int, float, float] | None
+    """Column of the slope, and scale and shift that turn it into that of the run's store; ``None``
+    without one."""
     known: TableModel | None
+    """The model with the data of the run; ``None`` if all groups are new."""
     same: bool
+    """Whether ``table`` is the data of the run."""
     integrate: bool
+    """Whether rows of new groups are predicted, or refused."""
     index: LabelIndex | None = None
     _cache: OrderedDict[int, Cube] = field(default_factory=OrderedDict)
     _constants: dict[int, Vector] = field(default_factory=dict)
@@ -267,10 +246,7 @@ class RowEffects:
     def groups_of(self, start: int, stop: int) -> Index:
         """Return the number of the group of each row, or ``UNKNOWN``.
 
-        Raises
-        ------
-        DataError
-            If a row is of a new group and these are to be refused.
+        DataError if a row is of a new group and these are to be refused.
         """
         if self.same:
             offset = self.table.groups.offset
@@ -502,16 +478,9 @@ def row_effects(
 ) -> tuple[Matrix, RowEffects]:
     """Return draws of theta (S, d) and the effects of the groups of a table.
 
-    Draws without weights get mean and covariance of all draws of the run.
-
-    Raises
-    ------
-    ConfigError
-        If the table has labels of groups, and the data of the run are not given.
-    IdentityError
-        If these are others, or the groups of the table are of another column.
-    RefusedError
-        If the run has a temperature other than 1.
+    Draws without weights get mean and covariance of all draws of the run. ConfigError if the table
+    has labels of groups, and the data of the run are not given; IdentityError if these are others,
+    or the groups of the table are of another column; RefusedError at a temperature other than 1.
     """
     require_temperature_one(run)
     column = label_column(table)

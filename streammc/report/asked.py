@@ -19,33 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRequest:
-    """Run, documents and predictions of a report.
-
-    Attributes
-    ----------
-    run
-        The opened run.
-    document
-        As ``diagnose --json`` prints it.
-    store
-        As ``info STORE --json`` prints it; ``None`` if the store is not there.
-    model
-        Model in words, as ``info RUN`` prints it.
-    commands
-        Command lines that make the run and its outputs again.
-    versions
-        Package -> version of those that wrote the page.
-    predictions
-        Path -> opened predictions of the run.
-    """
+    """Run, documents and predictions of a report."""
 
     run: RunDirectory
+    """The opened run."""
     document: Mapping[str, Any]
+    """As ``diagnose --json`` prints it."""
     store: Mapping[str, Any] | None
+    """As ``info STORE --json`` prints it; ``None`` if the store is not there."""
     model: str
+    """Model in words, as ``info RUN`` prints it."""
     commands: Sequence[str]
+    """Command lines that make the run and its outputs again."""
     versions: Mapping[str, str]
+    """Package -> version of those that wrote the page."""
     predictions: Mapping[str, xr.Dataset]
+    """Path -> opened predictions of the run."""
 
 
 _MEGABYTE: Final = 1e6

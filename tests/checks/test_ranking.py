@@ -22,7 +22,7 @@ REQUEST = ScoreRequest(draws=400)
 
 def candidate(name, path, table, model, theta):
     run = RunDirectory.open(make_run(path / name, model, table, theta))
-    return Candidate(name, run, streammc.checks.run_draws.model_of(run, None), table)
+    return Candidate(name, run, streammc.prediction.predict.model_of(run, None), table)
 
 
 @pytest.fixture(scope="module")

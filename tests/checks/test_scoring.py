@@ -209,7 +209,7 @@ def test_groups_of_a_mixed_model_are_sampled_as_rows_are(tmp_path):
     table = from_arrays(X, y, feature_names=NAMES[:2], groups=g)
     theta = [0.3, -0.5, np.log(0.5), 0.0] + 0.03 * rng.normal(size=(2, 200, 4))
     run = RunDirectory.open(make_run(tmp_path / "run", models.gaussian(), table, theta))
-    model = streammc.checks.run_draws.model_of(run, None)
+    model = streammc.prediction.predict.model_of(run, None)
     request = ScoreRequest(draws=400, rows=150)
     full = score_run(run, model, table, replace(request, rows=600))
     found = score_run(run, model, table, request)
@@ -232,7 +232,7 @@ def test_claims_from_a_twentieth_of_the_rows_are_those_of_all(data_folder, tmp_p
         table, models.poisson(), path=tmp_path / "run", chains=2, draws=400, seed=1, audit=False
     )
     run = RunDirectory.open(tree.encoding["source"])
-    model = streammc.checks.run_draws.model_of(run, None)
+    model = streammc.prediction.predict.model_of(run, None)
     request = ScoreRequest(draws=300)
     full = score_run(run, model, table, replace(request, rows=len(z)))
     found = score_run(run, model, table, replace(request, rows=20_000))
