@@ -59,8 +59,7 @@ def report(
         printer.note(f"{output} is already there, and up to date: nothing to do")
         _show(printer, output, kept)
         return
-    from streammc.report.asked import ReportRequest
-    from streammc.report.html_page import check_place, page, write_page
+    from streammc.report.html_page import ReportRequest, check_place, page, write_page
     from streammc.trace.addresses import named
     from streammc.verdict import verdict
 

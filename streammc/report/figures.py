@@ -56,18 +56,9 @@ def svg_figure(
 ) -> SvgFigure:
     """Return what ``draw(figure)`` draws as SVG.
 
-    Parameters
-    ----------
-    name
-        Prefix of the ids in the figure, unique in the page.
-    draw
-        Draws into a ``matplotlib.figure.Figure``.
-    height, width
-        Inches; at 5.2 by 72 points an inch a figure fits a telephone at half its size.
-    text
-        Text alternative, for readers who do not see the figure.
-    caption
-        Caption in the page.
+    ``name`` is the prefix of the ids in the figure, unique in the page, ``text`` the alternative
+    for readers who do not see the figure. Inches; at 5.2 by 72 points an inch a figure fits a
+    telephone at half its size.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG

@@ -1,31 +1,625 @@
-"""The page of a report: its parts in the template, written in one piece."""
+"""The page of a report: what was asked, what came out, whether to trust it, what it predicts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import registry
+from streammc.diagnostics.summary import least_ess, least_size
+from streammc.diagnostics.text import AGAINST, factor_text, number, reference_texts, statistic_text
+from streammc.diagnostics.weights import Audit, heavy_tailed
 from streammc.errors import AccessError, IdentityError, OutputError
 from streammc.plots.axes import require_packages
-from streammc.report.asked import (
-    ReportRequest,
-    cost_facts,
-    cost_rows,
-    data_facts,
-    draw_versions,
-    prior_rows,
-    run_facts,
-)
-from streammc.report.predicted import predicted
-from streammc.report.results import Table, tables
-from streammc.report.results import figures as result_figures
-from streammc.report.trust import checks
-from streammc.report.trust import figures as trust_figures
+from streammc.plots.prediction_plots import draw_bands, plot_by_covariate, plot_roc
+from streammc.plots.run_plots import draw_ladder, draw_statistic, draw_weights
+from streammc.report.figures import SvgFigure, draw_intervals, draw_ranks, svg_figure
+from streammc.runs.advice import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
+from streammc.runs.record import recorded_versions
+from streammc.samplers.common.sampler import LEVELS, TARGETS, Check
+from streammc.shown import value_text
+from streammc.trace import facts
 from streammc.unfinished import refuse_reserved_name, unfinished
 from streammc.verdict import verdict
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from streammc.trace.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest:
+    """Run, documents and predictions of a report."""
+
+    run: RunDirectory
+    """The opened run."""
+    document: Mapping[str, Any]
+    """As ``diagnose --json`` prints it."""
+    store: Mapping[str, Any] | None
+    """As ``info STORE --json`` prints it; ``None`` if the store is not there."""
+    model: str
+    """Model in words, as ``info RUN`` prints it."""
+    commands: Sequence[str]
+    """Command lines that make the run and its outputs again."""
+    versions: Mapping[str, str]
+    """Package -> version of those that wrote the page."""
+    predictions: Mapping[str, xr.Dataset]
+    """Path -> opened predictions of the run."""
+
+
+_MEGABYTE: Final = 1e6
+
+
+def _texts(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return facts as text by name; those that are empty are left out."""
+    return {name: value_text(value) for name, value in facts.items() if value not in (None, "")}
+
+
+def data_facts(request: ReportRequest) -> dict[str, str]:
+    """Return the facts about the data of a run: name -> text."""
+    address, store = request.document.get("store"), request.store
+    if store is None:
+        return {
+            "store": str(address),
+            "note": "the store is not at its place any more, or has grown since: this page cannot "
+            "describe it",
+        }
+    groups = store.get("groups")
+    response = store.get("response")
+    compared = request.document.get("references") or {}
+    levels = dict.fromkeys(each for several in compared.values() for each in several)
+    facts: dict[str, Any] = {
+        "store": store["path"],
+        "rows": store["n_rows"],
+        "response": response or "none",
+        "columns of the design": list(store["features"]),
+        "formula": (store.get("formula") or {}).get("text"),
+        "reference levels": ", ".join(levels) or None,
+        "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
+        "made from": _sources(store),
+        "size": f"{store['bytes'] / _MEGABYTE:,.4g} MB, {store['row_bytes']} bytes a row",
+        "columns are standardised": store.get("standardization") is not None,
+    }
+    return _texts(facts)
+
+
+def _sources(store: Mapping[str, Any]) -> str | None:
+    """Return the files or the simulation that a store was made from."""
+    if store.get("simulation"):
+        return f"a simulation: {store['simulation']['kind']}, seed {store['simulation']['seed']}"
+    found = [str(source) for source in store.get("sources") or ()]
+    return value_text(found) if found else None
+
+
+def run_facts(request: ReportRequest) -> dict[str, str]:
+    """Return the facts about model and sampler of a run: name -> text."""
+    document = request.document
+    sampling = document["sampling"]
+    target = sampling.get("target")
+    facts: dict[str, Any] = {
+        "model": request.model,
+        "sampler": document["sampler"],
+        "it targets": target and f"{target}: {TARGETS.get(target, '')}",
+        "chosen because": sampling.get("reason"),
+        "draws": f"{document['draws']:,} of each of {document['chains']} chains, "
+        f"after {document['warmup']:,} of warm-up",
+        "temperature": None if document["temperature"] == 1.0 else document["temperature"],
+        "rows of a subsample": sampling.get("subsample_size"),
+        "rows always evaluated": sampling.get("certainty_rows"),
+        "seed": str(document["seed"]),
+    }
+    return _texts(facts)
+
+
+def draw_versions(request: ReportRequest) -> dict[str, str]:
+    """Return versions and processor that made the draws: name -> text."""
+    kept = recorded_versions(request.run.attributes)
+    if not kept:
+        return {"unknown": "the run is of a version of streammc that did not record them"}
+    found: dict[str, str] = {}
+    for each in kept:
+        first = each["iteration"]
+        since = f", from iteration {first:,} on" if first else ""
+        found |= {f"{name}{since}": str(x) for name, x in each.items() if name != "iteration"}
+    return found
+
+
+def prior_rows(request: ReportRequest) -> list[list[str]]:
+    """Return the prior of every parameter as text, and whether it was scaled with the data."""
+    priors = request.document.get("priors") or {"parameters": {}, "scaled_with_data": []}
+    scaled = set(priors["scaled_with_data"])
+    return [
+        [label, text, "default, scaled with the data" if label in scaled else "asked for, or fixed"]
+        for label, text in priors["parameters"].items()
+    ]
+
+
+def cost_rows(request: ReportRequest) -> list[list[str]]:
+    """Return the stages of a run: name, seconds, share of the time, evaluations of rows."""
+    sampling = request.document["sampling"]
+    counted = (request.document.get("cost") or {}).get("evaluations", {})
+    stages = (
+        ("passes over all rows", "pass_seconds", "passes"),
+        ("warm-up", "warmup_seconds", "warmup"),
+        ("draws", "seconds", "draws"),
+    )
+    seconds = [sampling.get(name) for _, name, _ in stages]
+    total = sum(value or 0.0 for value in seconds)
+    return [
+        [
+            words,
+            number(value, 3),
+            "-" if value is None or not total else f"{value / total:.0%}",
+            f"{counted[name]:,}" if name in counted else "-",
+        ]
+        for (words, _, name), value in zip(stages, seconds, strict=True)
+    ]
+
+
+def cost_facts(request: ReportRequest) -> dict[str, str]:
+    """Return rows and bytes read, and what an independent draw costs: name -> text."""
+    sampling, cost = request.document["sampling"], request.document.get("cost") or {}
+    facts: dict[str, Any] = {
+        "rows read": sampling.get("rows_read"),
+        "megabytes read": sampling.get("bytes_read") and sampling["bytes_read"] / _MEGABYTE,
+        "rows of an iteration": sampling.get("rows_per_iteration"),
+    }
+    if cost:
+        facts["draws worth one independent draw"] = _spread(cost["if"])
+        facts["row evaluations for one independent draw"] = _spread(cost["ct"])
+    return _texts(facts)
+
+
+def _spread(found: Mapping[str, float | None]) -> str:
+    low, median, high = (number(found[end], 3) for end in ("min", "median", "max"))
+    return f"{median} in the median over parameters ({low} to {high})"
+
+
+COLUMNS: Final = {
+    "mean": "mean",
+    "sd": "sd",
+    "q5": "5 %",
+    "median": "median",
+    "q95": "95 %",
+    "r_hat": "R-hat",
+    "ess_bulk": "ESS bulk",
+    "ess_tail": "ESS tail",
+    "mcse_mean": "MCSE",
+}
+"""Statistic -> heading."""
+RATIO_COLUMNS: Final = {"median": "median", "q5": "5 %", "q95": "95 %"}
+MOST_ROWS: Final = 200
+COEFFICIENT: Final = "coefficient"
+
+
+class Table(NamedTuple):
+    """A table of the page: headings, and rows whose first cell is their name."""
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: list[list[str]]
+    left_out: int = 0
+    """Rows beyond the largest number."""
+    words: int = 1
+    """Number of columns of words, before those of numbers."""
+
+
+def statistics_table(
+    caption: str,
+    statistics: Mapping[str, Mapping[str, float | None]],
+    units: Mapping[str, str] | None = None,
+    references: Mapping[str, Sequence[str]] | None = None,
+) -> Table:
+    """Return the table of statistics by parameter, with columns of words for what is known.
+
+    These are the unit, with ``units``, and the reference levels of coefficients.
+    """
+    words = {} if units is None else {"unit": units}
+    if against := reference_texts(references, statistics):
+        words = {AGAINST: against, **words}
+    rows = []
+    for label, entry in list(statistics.items())[:MOST_ROWS]:
+        cells = [statistic_text(name, entry.get(name), entry.get("mcse_mean")) for name in COLUMNS]
+        rows.append([label, *(texts.get(label, "") for texts in words.values()), *cells])
+    headings = ("parameter", *words, *COLUMNS.values())
+    left_out = max(len(statistics) - MOST_ROWS, 0)
+    return Table(caption, headings, rows, left_out, 1 + len(words))
+
+
+def ratios_table(ratios: Mapping[str, Any]) -> Table | None:
+    """Return the table of ratios per unit of a column; ``None`` if no column changes alone."""
+    together = set(ratios.get("only_together", ()))
+    shown = {k: v for k, v in ratios["parameters"].items() if k not in together}
+    if not shown:
+        return None
+    kind = str(ratios["kind"])
+    against = reference_texts(ratios.get("references"), shown)
+    rows = [
+        [
+            label,
+            *([against.get(label, "")] if against else []),
+            *(factor_text(entry.get(name)) for name in RATIO_COLUMNS),
+        ]
+        for label, entry in list(shown.items())[:MOST_ROWS]
+    ]
+    caption = f"{kind.capitalize()} of one more unit of a column, the others as they are"
+    if together:
+        caption += (
+            f"; {len(together)} columns of bases, interactions and terms that share a column "
+            "never change alone"
+        )
+    headings = ("column", *([AGAINST] if against else []), *RATIO_COLUMNS.values())
+    left_out = max(len(shown) - MOST_ROWS, 0)
+    return Table(caption, headings, rows, left_out, 2 if against else 1)
+
+
+def units_of(blocks: Sequence[Mapping[str, Any]], features: Sequence[str]) -> dict[str, str]:
+    """Return the units of coefficients by label, from the blocks ``table_scale`` of a run.
+
+    A coefficient is ``log odds ratio per unit of distance`` where its exponential has a name, and
+    ``per unit of distance`` elsewhere; an intercept is at 0 of every column.
+    """
+    units = {}
+    for block in blocks:
+        if block["rule"] != COEFFICIENT or len(block["labels"]) != len(features):
+            continue
+        kind = f"log {block['exponential']} " if block["exponential"] else ""
+        for label, feature in zip(block["labels"], features, strict=True):
+            intercept = feature == "Intercept"
+            units[label] = "level, columns at 0" if intercept else f"{kind}per unit of {feature}"
+    return units
+
+
+_MOST_INTERVALS: Final = 30
+
+
+def tables(request: ReportRequest) -> tuple[list[Table], Table | None]:
+    """Return the tables of a run, that of the table's scale first, and the store's scale apart.
+
+    The second is ``None`` where both scales are the same.
+    """
+    document, attributes = request.document, request.run.attributes
+    own, original = document["parameters"], document.get("parameters_original")
+    blocks = attributes.get("table_scale") or ()
+    units = units_of(blocks, request.run.feature_names)
+    references = document.get("references")
+    if original is None:
+        note = (
+            "On the store's scale: the store, which knows the table's, is not at its place, or has "
+            "grown since"
+        )
+        return [statistics_table(note, own, None, references), *_more(document)], None
+    first = statistics_table("On the scale of the table's columns", original, units, references)
+    apart = None
+    if original != own:
+        caption = "On the store's scale: columns of mean 0 and sd 1"
+        apart = statistics_table(caption, own, None, references)
+    return [first, *_more(document)], apart
+
+
+def _more(document: Mapping[str, Any]) -> list[Table]:
+    found = []
+    if document.get("ratios"):
+        table = ratios_table(document["ratios"])
+        found += [] if table is None else [table]
+    if document.get("derived"):
+        found.append(statistics_table("Computed from the parameters", document["derived"]))
+    return found
+
+
+def result_figures(request: ReportRequest) -> list[SvgFigure]:
+    """Return the figures of intervals: in units of the columns, and of their sd if standardized."""
+    own = request.document["parameters"]
+    original = request.document.get("parameters_original")
+    if original is None or original == own:
+        return [_intervals("intervals", own, "on the scale of the table's columns")]
+    return [
+        _intervals("intervals", original, "on the scale of the table's columns"),
+        _intervals("intervals-sd", own, "on the store's scale, so that columns can be compared"),
+    ]
+
+
+def _intervals(
+    name: str, statistics: Mapping[str, Mapping[str, float | None]], scale: str
+) -> SvgFigure:
+    """Return the figure of the intervals of the coefficients; an intercept would dwarf them."""
+    slopes = [label for label in statistics if "Intercept" not in label] or list(statistics)
+    shown = slopes[:_MOST_INTERVALS]
+    left_out = len(statistics) - len(shown)
+    more = f"; {left_out} more in the table" if left_out else ""
+    widest = max((abs(statistics[label]["mean"] or 0.0) for label in shown), default=0.0)
+    return svg_figure(
+        name,
+        lambda figure: draw_intervals(figure.subplots(), statistics, shown),
+        height=0.9 + 0.24 * len(shown),
+        text=f"Medians and 5 % to 95 % intervals of {len(shown)} parameters {scale}; the largest "
+        f"mean is {widest:.3g} in size. The table has the numbers.",
+        caption=f"Medians and 5 % to 95 % intervals {scale}{more}.",
+    )
+
+
+_RANKED = 4
+"""Parameters of the rank figure: those of the largest R-hat."""
+
+
+def checks(document: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of a run: of every sampler, and those of its family."""
+    name = document["sampler"]
+    family = registry.sampler(name)().checks(document) if name in registry.SAMPLERS else []
+    shown = [check for check in family if check.meaning]
+    return [*_mixing(document), *shown, *_passes(document), *_audit(document)]
+
+
+def _mixing(document: Mapping[str, Any]) -> list[Check]:
+    parameters, chains = document["parameters"], document["chains"]
+    r_hats = {k: v["r_hat"] for k, v in parameters.items() if v["r_hat"] is not None}
+    every = {label: least_size(entry) for label, entry in parameters.items()}
+    sizes = {label: size for label, size in every.items() if size is not None}
+    found = []
+    if r_hats:
+        worst = max(r_hats, key=lambda label: r_hats[label])
+        limit = R_HAT_OF_ONE if chains == 1 else R_HAT_WARNING
+        found.append(
+            Check(
+                name="largest R-hat",
+                value=f"{r_hats[worst]:.3f} ({worst})",
+                limit=f"at most {limit:g}",
+                passed=r_hats[worst] <= limit,
+                meaning="Compares the variance between chains with that inside them; 1 where they "
+                "agree.",
+            )
+        )
+    if sizes:
+        worst = min(sizes, key=lambda label: sizes[label])
+        found.append(
+            Check(
+                name="smallest effective sample size",
+                value=f"{sizes[worst]:.0f} ({worst})",
+                limit=f"at least {least_ess(chains)}",
+                passed=sizes[worst] >= least_ess(chains),
+                meaning="How many independent draws the correlated ones are worth, in the bulk, in "
+                "the tails, or for standard deviations.",
+            )
+        )
+    return found
+
+
+def _passes(document: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of the passes: certificate, Laplace gap and design effect."""
+    sampling, found = document["sampling"], []
+    if sampling.get("decrement") is not None:
+        found.append(
+            Check(
+                name="certificate: distance of the centre from the mode",
+                value=f"{number(sampling['decrement'], 2)} posterior sd",
+                limit="" if sampling.get("theta_star_certified") is None else "set by the passes",
+                passed=sampling.get("theta_star_certified"),
+                meaning="Control variates are expanded around theta_star; this is the Newton "
+                "decrement there, from the last full pass.",
+            )
+        )
+    for line in document.get("notes", ()):
+        found.append(
+            Check(
+                name="prior beside the rows",
+                value=line,
+                meaning="A prior that was given, and that moves a parameter by over 0.25 posterior "
+                "sd with over a tenth of the information on it.",
+            )
+        )
+    gap = sampling.get("laplace_gap")
+    if gap:
+        found.append(
+            Check(
+                name="Laplace gap",
+                value=f"means within {number(gap['mean'], 2)} sd, sd within a factor "
+                f"{number(float(np.exp(gap['log_sd'])), 3)}",
+                meaning="How far the draws are from the Gaussian approximation at the mode: small "
+                "for many rows, large where the posterior is skewed.",
+            )
+        )
+    if sampling.get("deff") is not None:
+        found.append(
+            Check(
+                name=f"design effect of runs of {sampling['deff_rows']} rows",
+                value=number(sampling["deff"], 3),
+                limit=f"at most {DEFF_WARNING:g}",
+                passed=sampling["deff"] <= DEFF_WARNING,
+                meaning="How much more variance neighbouring rows have than random ones: 1 for "
+                "shuffled rows.",
+            )
+        )
+    return found
+
+
+def _audit(document: Mapping[str, Any]) -> list[Check]:
+    written = document.get("audit")
+    if not written:
+        why = document.get("not_audited")
+        if not why and document["sampling"].get("target") == "perturbed":
+            why = "not made, because it was turned off; 'streammc audit' on the run makes it"
+        meaning = "Weighs draws against the exact posterior, in one more pass over all rows."
+        return [Check(name="audit", value=why, meaning=meaning)] if why else []
+    audit = Audit.from_json(written)
+    k = audit.pareto_k
+    tail = k is not None and heavy_tailed(k, audit.ess, audit.draws, audit.largest_weight)
+    return [
+        Check(
+            name="audit: largest correction of a mean",
+            value=f"{number(audit.largest_correction, 2)} posterior sd ({audit.worst})",
+            limit=f"at most {CORRECTION_WARNING:g}",
+            passed=audit.largest_correction <= CORRECTION_WARNING,
+            meaning="What exact importance weights from the sampled density to the posterior "
+            "change; they were computed from all rows.",
+        ),
+        Check(
+            name="audit: tail of the weights",
+            value=f"Pareto k {number(k, 2)}; {audit.draws} draws worth {number(audit.ess)}",
+            limit="light",
+            passed=not tail,
+            meaning="With a heavy tail the correction itself cannot be trusted.",
+        ),
+    ]
+
+
+def trust_figures(request: ReportRequest, shown: list[Check]) -> list[SvgFigure]:
+    """Return the figures of the checks: ranks, statistics over the draws, levels, weights."""
+    run, document = request.run, request.document
+    found = [_ranks(request)] if document["draws"] >= 4 else []
+    stats = run.read_group("sample_stats")
+    for place, each in enumerate(shown):
+        if each.figure == LEVELS:
+            found.append(_levels(f"check{place}", each, document["tempering"]["levels"]))
+        elif each.figure in stats:
+            values = np.asarray(stats[each.figure], dtype=float)
+            found.append(_over_draws(f"check{place}", each, values))
+    if document.get("audit"):
+        weights = run.read_group("audit")["log_weight"]
+        audit = Audit.from_json(document["audit"])
+        found.append(
+            svg_figure(
+                "weights",
+                lambda figure: draw_weights(figure.subplots(), weights),
+                height=2.6,
+                text=f"Histogram of the weights of {audit.draws} audited draws, relative to their "
+                f"mean; the largest is {number(audit.largest_weight, 3)}.",
+                caption="Weights of the audit. A draw with weight 1 counts as it is.",
+            )
+        )
+    return found
+
+
+def _levels(name: str, of: Check, levels: Mapping[str, Any]) -> SvgFigure:
+    """Return the figure of the levels of a ladder."""
+    return svg_figure(
+        name,
+        lambda figure: draw_ladder(figure.subplots(2, 1, sharex=True), levels),
+        height=3.4,
+        text=f"Levels of the ladder. {of.name}: {of.value}.",
+        caption=f"Temperature levels and rates between them. {of.meaning}",
+    )
+
+
+def _over_draws(name: str, of: Check, values: NDArray[np.float64]) -> SvgFigure:
+    """Return the figure of a statistic (chain, draw) over the draws."""
+    limit = f", limit {of.limit}" if of.limit else ""
+    return svg_figure(
+        name,
+        lambda figure: draw_statistic(figure.subplots(), values, of.figure, of.line),
+        height=2.6,
+        text=f"{of.name} over the draws of {len(values)} chains: {of.value}{limit}.",
+        caption=f"{of.name[0].upper()}{of.name[1:]}, over the draws. {of.meaning}",
+    )
+
+
+def _ranks(request: ReportRequest) -> SvgFigure:
+    """Return the figure of the ranks of the parameters of the largest R-hat."""
+    labels = list(request.run.labels)
+    r_hat = {k: v["r_hat"] or np.inf for k, v in request.document["parameters"].items()}
+    worst = sorted(labels, key=lambda label: -r_hat.get(label, 0.0))[:_RANKED]
+    draws = request.run.draws_matrix()
+
+    def draw(figure: Any) -> None:
+        rows = -(-len(worst) // 2)
+        grid = figure.subplots(rows, min(len(worst), 2), squeeze=False)
+        for ax, label in zip(grid.flat, worst, strict=False):
+            draw_ranks(ax, draws[:, :, labels.index(label)], label)
+        for ax in grid.flat[len(worst) :]:
+            ax.set_visible(False)
+
+    shown = ", ".join(f"{label} (R-hat {number(r_hat[label], 4)})" for label in worst)
+    return svg_figure(
+        "ranks",
+        draw,
+        height=1.9 * -(-len(worst) // 2),
+        text=f"Rank plots by chain of {shown}.",
+        caption="Ranks of the draws of each chain among those of all, for the parameters of the "
+        "largest R-hat. Chains that agree have flat lines, in the grey band in 99 % of the bins.",
+    )
+
+
+class Predicted(NamedTuple):
+    """One group of predictions: where it is, its facts and figures."""
+
+    path: str
+    facts: dict[str, str]
+    figures: list[SvgFigure]
+
+
+def predicted(place: int, path: str, predictions: xr.Dataset) -> Predicted:
+    """Return facts and figures of the predictions at ``path``, number ``place`` of the page."""
+    record = facts(predictions)
+    area = record.get("auc")
+    shown: dict[str, Any] = {
+        "rows": record["rows"],
+        "of the store": record["store"],
+        "draws": record["draws"],
+        "interval": f"{record['interval']:.0%}",
+        "log score of a row": record.get("log_score"),
+        "area under the ROC curve": area and _area(area, record["quantiles"]),
+        "rows of new groups": record.get("new_group_rows"),
+    }
+    return Predicted(
+        path,
+        _texts(shown),
+        _predicted_figures(f"predicted{place}", predictions, record),
+    )
+
+
+def _area(area: Mapping[str, float], ends: list[str]) -> str:
+    low, high = ends
+    return f"{number(area['mean'])} ({number(area[low])} to {number(area[high])})"
+
+
+def _predicted_figures(
+    name: str, predictions: xr.Dataset, record: Mapping[str, Any]
+) -> list[SvgFigure]:
+    interval = f"{record['interval']:.0%} interval"
+    found = []
+    if "roc" in predictions:
+        area = _area(record["auc"], record["quantiles"])
+        found.append(
+            svg_figure(
+                f"{name}-roc",
+                lambda figure: plot_roc(predictions, ax=figure.subplots()),
+                height=4.0,
+                text=f"ROC curve; the area under it is {area}.",
+                caption=f"ROC curve with its {interval} over the draws; dotted: chance.",
+            )
+        )
+    if "group_mean" in predictions:
+        column = record["by"]["column"]
+        found.append(
+            svg_figure(
+                f"{name}-groups",
+                lambda figure: plot_by_covariate(predictions, ax=figure.subplots()),
+                height=3.0,
+                text=f"Mean response by {record['by']['groups']} groups of {column}: predicted, "
+                "with its interval, and realised.",
+                caption=f"Calibration by {column}: mean response of groups of rows, predicted "
+                f"with its {interval}, and realised.",
+            )
+        )
+    found.append(
+        svg_figure(
+            f"{name}-rows",
+            lambda figure: draw_bands(figure.subplots(), predictions),
+            height=2.8,
+            text=f"Mean response of some rows with its {interval}, in the order of the mean.",
+            caption=f"Mean response of evenly spaced rows with its {interval}: how sure the "
+            "run is of the mean, not of a single response.",
+        )
+    )
+    return found
+
 
 GENERATOR: Final = "streammc"
 _MARK: Final = f'<meta name="generator" content="{GENERATOR}'.encode()
@@ -35,16 +629,9 @@ _HEAD_BYTES: Final = 2048
 def check_place(output: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Check, before any work, that a report can be written and its packages are installed.
 
-    Raises
-    ------
-    ConfigError
-        If matplotlib or Jinja2 is missing, or ``output`` has the name of something unfinished.
-    IdentityError
-        If ``output`` exists; with ``overwrite``, if it is not a report.
-    OutputError
-        If its folder does not exist.
-    AccessError
-        If the folder may not be written to.
+    ConfigError if matplotlib or Jinja2 is missing, or ``output`` has the name of something
+    unfinished; IdentityError if it exists, or with ``overwrite``, if it is not a report;
+    OutputError if its folder does not exist; AccessError if that may not be written to.
     """
     require_packages("a report", "jinja2", "matplotlib")
     path = Path(output)
@@ -124,13 +711,7 @@ def contents(request: ReportRequest) -> Mapping[str, Any]:
 
 
 def write_page(text: str, output: str | os.PathLike[str]) -> int:
-    """Write a page in one piece, in place of an old one; return its bytes.
-
-    Raises
-    ------
-    StorageIOError
-        If the file system refuses it; nothing is left behind.
-    """
+    """Write a page in one piece, in place of an old one; return its bytes."""
     from streammc.trace.disk import reporting
 
     path, data = Path(output), text.encode()

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import LinearModel, Parameter, predictor
+from streammc.models.base import LinearModel, predictor
 from streammc.models.glm.least_squares import least_squares
+from streammc.models.responses import exponential_mean
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select, within
 from streammc.priors import PriorOption, as_prior
@@ -63,23 +64,14 @@ class Exponential(LinearModel):
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
+    parameters = (predictor(exponential="mean ratio"),)
+    mean = staticmethod(exponential_mean)
     analytic: ClassVar[bool] = True
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the coefficients."""
-        return (predictor(exponential="mean ratio"),)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite or below 0."""
         wrong = np.flatnonzero(~((y >= 0.0) & np.isfinite(y)))
         return (wrong, "finite numbers from 0") if wrong.size else None
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return ``exp(eta)`` per column of ``eta`` (1, m); infinite where it overflows."""
-        with np.errstate(over="ignore"):
-            mu: Vector = np.exp(eta[0])
-        return mu
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a waiting time per column of ``eta`` (1, m); means are capped at exp(690)."""
@@ -114,19 +106,6 @@ def exponential(prior: PriorOption | None = None) -> Exponential:
     """Return exponential regression, ``log p(y | eta) = -eta - y exp(-eta)``.
 
     A known factor of the mean goes into the store's offset, as its logarithm.
-
-    Parameters
-    ----------
-    prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None``,
-        and what a mapping does not name, scales with the data:
-        Normal(0, 2.5 / sd(x)) of one column alone, jointly as in ``priors.scaled``; the
-        intercept is around the log of the mean.
-
-    Raises
-    ------
-    ConfigError
-        If ``prior`` is not a prior.
 
     Examples
     --------
