@@ -18,16 +18,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from streammc.control_variates.certify import compute
+from streammc.control_variates.certify import compute, from_pass
 from streammc.control_variates.default_priors import resolved
-from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
+from streammc.control_variates.expansion import Certificate, ControlVariates
 from streammc.control_variates.forecast import Phases
 from streammc.control_variates.full_pass.block_pass import (
     SUMMARY_COLUMNS,
     BlockSums,
     ExpansionPass,
     raise_fault,
-    row_order,
 )
 from streammc.control_variates.full_pass.scores import top
 from streammc.control_variates.kinds import PASS_OPTIONS, check_control_variates, check_kinds
@@ -251,7 +250,6 @@ def _extended(
     started: float,
 ) -> ControlVariates:
     """Return the earlier control variates with the sums of all rows."""
-    log_lik, gradient, hessian = sums.expansion(earlier.dim)
     seconds = time.perf_counter() - started
     row_bytes = dataset.rows().row_bytes
     certificate = Certificate(
@@ -268,24 +266,5 @@ def _extended(
         nodes=earlier.certificate.nodes,
         update=facts.to_json(),
     )
-    return replace(
-        earlier,
-        log_lik=log_lik,
-        log_lik_remainder=sums.log_lik_remainder(),
-        gradient=gradient,
-        hessian=hessian,
-        factor=point.factor,
-        newton_step=point.step,
-        n_rows=dataset.n_rows,
-        fingerprint=dataset.fingerprint,
-        temperature=dataset.temperature,
-        model_digest=model_digest(model),
-        certificate=certificate,
-        candidates=sums.rows,
-        scores=sums.scores,
-        histogram=sums.histogram,
-        chunk_summaries=dict(zip(SUMMARY_COLUMNS, sums.summaries.T.copy(), strict=True)),
-        row_order=row_order(sums, earlier.row_order_rows),
-        stamps=dataset.stamps(),
-        order_terms=np.vstack([sums.terms, np.full((1, sums.terms.shape[1]), sums.tiles)]),
-    )
+    own = from_pass(dataset, model, sums, point, earlier.row_order_rows)
+    return replace(earlier, **own, certificate=certificate)

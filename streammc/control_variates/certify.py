@@ -14,7 +14,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
 from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.full_pass.block_kernel import tile_rows
-from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, row_order
+from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, BlockSums, row_order
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.control_variates.mode.factor_scales import with_effects
@@ -24,7 +24,7 @@ from streammc.control_variates.mode.modes import (
     mode_words,
     starting_modes,
 )
-from streammc.control_variates.mode.newton import flat_message
+from streammc.control_variates.mode.newton import Point, flat_message
 from streammc.control_variates.mode.prior_influence import (
     prior_conflict,
     prior_influence,
@@ -49,7 +49,7 @@ from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
 from streammc.models.base import COEFFICIENT
 from streammc.numerics.process_limits import single_threaded
-from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+from streammc.protocols import Dataset, Model, Rows, Vector
 
 FARTHEST_DECREMENT = 100.0
 """Largest Newton decrement, in posterior sd, at which a run may start.
@@ -171,11 +171,10 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
     dataset, model, labels = request.dataset, request.model, request.labels
     at, sums = found.at, found.sums
     _refuse_no_mode(request, found)
-    log_lik, gradient, hessian = sums.expansion(len(labels))
     extreme = None
     if found.converged and len(found.subset.y) < dataset.n_rows:
         extreme = gather(dataset, np.sort(sums.rows[:EXTREME_ROWS]))
-    warnings, notes = _warnings(request, found, extreme, (log_lik, gradient, hessian))
+    warnings, notes = _warnings(request, found, extreme)
     rows_read = found.rows_read + (0 if extreme is None else len(extreme.y))
     row_bytes = dataset.rows().row_bytes
     pass_bytes = found.passes * dataset.n_rows * row_bytes
@@ -195,45 +194,52 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         nodes=model.nodes,
     )
     return ControlVariates(
+        **from_pass(dataset, model, sums, at, tile_rows(dataset.n_features)),
         theta_star=at.theta,
-        log_lik=log_lik,
-        log_lik_remainder=sums.log_lik_remainder(),
-        gradient=gradient,
-        hessian=hessian,
         order=request.order,
         noise=found.noise,
-        factor=at.factor,
-        newton_step=at.step,
-        n_rows=dataset.n_rows,
         labels=labels,
-        fingerprint=dataset.fingerprint,
-        temperature=dataset.temperature,
-        model_digest=model_digest(model),
         certificate=certificate,
         score_draws=found.deltas,
-        candidates=sums.rows,
-        scores=sums.scores,
-        histogram=sums.histogram,
-        chunk_summaries=dict(zip(SUMMARY_COLUMNS, sums.summaries.T.copy(), strict=True)),
-        row_order=row_order(sums, tile_rows(dataset.n_features)),
         row_order_rows=tile_rows(dataset.n_features),
-        order_terms=np.vstack([sums.terms, np.full((1, sums.terms.shape[1]), sums.tiles)]),
-        stamps=dataset.stamps(),
     )
 
 
+def from_pass(
+    dataset: Dataset, model: Model, sums: BlockSums, at: Point, run_rows: int
+) -> dict[str, Any]:
+    """Return the fields of control variates that follow from the sums of all rows at a point."""
+    log_lik, gradient, hessian = sums.expansion(len(at.theta))
+    return {
+        "log_lik": log_lik,
+        "log_lik_remainder": sums.log_lik_remainder(),
+        "gradient": gradient,
+        "hessian": hessian,
+        "factor": at.factor,
+        "newton_step": at.step,
+        "n_rows": dataset.n_rows,
+        "fingerprint": dataset.fingerprint,
+        "temperature": dataset.temperature,
+        "model_digest": model_digest(model),
+        "candidates": sums.rows,
+        "scores": sums.scores,
+        "histogram": sums.histogram,
+        "chunk_summaries": dict(zip(SUMMARY_COLUMNS, sums.summaries.T.copy(), strict=True)),
+        "row_order": row_order(sums, run_rows),
+        "order_terms": np.vstack([sums.terms, np.full((1, sums.terms.shape[1]), sums.tiles)]),
+        "stamps": dataset.stamps(),
+    }
+
+
 def _warnings(
-    request: PassRequest,
-    found: FoundMode,
-    extreme: Rows | None,
-    expansion: tuple[float, Vector, Matrix],
+    request: PassRequest, found: FoundMode, extreme: Rows | None
 ) -> tuple[list[str], list[str]]:
     """Return warnings about the prior and about other modes, and notes."""
     model, labels, centre = request.model, request.labels, found.centre
     unseen = unchecked(len(labels), found.by_passes)
     lines, notes = list(unseen), list[str]()
     if found.converged:  # away from the mode a long step is no sign of separation
-        lines, notes = _prior_warnings(request, found, extreme, expansion, bool(unseen))
+        lines, notes = _prior_warnings(request, found, extreme, bool(unseen))
         lines += unseen
     if centre.integrated:
         lines.append(exact_fit_words(model, labels))
@@ -247,12 +253,11 @@ def _prior_warnings(
     request: PassRequest,
     found: FoundMode,
     extreme: Rows | None,
-    expansion: tuple[float, Vector, Matrix],
     unseen: bool,
 ) -> tuple[list[str], list[str]]:
     """Return warnings about what the prior decides beside the rows, and notes."""
     model, labels, centre = request.model, request.labels, found.centre
-    subset, at = found.subset, found.at
+    subset, at, expansion = found.subset, found.at, found.sums.expansion(len(labels))
     scale = request.dataset.n_rows / len(subset.y)
     columns = level_columns(request.dataset, model)
     likelihood = counted(in_memory(model, subset, scale, columns), request.phases)
@@ -324,17 +329,10 @@ def _refuse_no_mode(request: PassRequest, found: FoundMode) -> None:
             "prior in the units of the response (--prior-scale), or rescale it"
         )
     if np.any(request.table[:, 0] == 0.0):
-        _refuse_separation(request, found)
-
-
-def _refuse_separation(request: PassRequest, found: FoundMode) -> None:
-    """Raise ModelError if Newton's step still moves a linear predictor, whatever the decrement.
-
-    Under a flat prior and separation the coefficients grow without bound.
-    """
-    extreme = gather(request.dataset, np.sort(found.sums.rows[:EXTREME_ROWS]))
-    if runs_away([found.subset, extreme], found.at, request.model.n_linear):
-        raise ModelError(flat_message(request.table))
+        # Under a flat prior and separation coefficients grow without bound, at any decrement.
+        extreme = gather(request.dataset, np.sort(found.sums.rows[:EXTREME_ROWS]))
+        if runs_away([found.subset, extreme], found.at, request.model.n_linear):
+            raise ModelError(flat_message(request.table))
 
 
 _SUBSET_BYTES = 2**24

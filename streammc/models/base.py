@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, product
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
@@ -702,11 +702,6 @@ class FactorModel(StatedModel):
 BETA: Final = predictor()
 
 
-def scaled_prior() -> Prior:
-    """Return the default priors, which scale with the data."""
-    return as_prior(None)
-
-
 MOST_PREDICTORS: Final = 256
 """A row's expansion is then 33,153 numbers, and the buffers of a chain 140 MB."""
 
@@ -728,7 +723,7 @@ class LinearModel(FactorModel):
     :meth:`response_fault`, :meth:`simulate` and, where zeros are a bad start, :meth:`start`.
     """
 
-    prior: Prior = field(default_factory=scaled_prior)
+    prior: Prior = field(default_factory=partial(as_prior, None))
 
     name: ClassVar[str]
     link_kernel: ClassVar[Any]

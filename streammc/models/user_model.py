@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, ParamSpec, cast
+from typing import Any, cast
 
 import numpy as np
 from numba import njit, objmode
@@ -55,14 +54,14 @@ def _assembled(log_lik: Function, gradient: Function, hessian: Function, n_linea
     def link(eta: Matrix, X: Matrix, y: Vector, constants: Vector, order: int, out: Matrix) -> None:
         p, m = eta.shape
         # Shared parameters are the same for every row: the first column is theta.
-        given = (eta, y) if n_linear else (eta[:, 0], X.T, y)
-        out[0] = _shaped(log_lik, given, (m,))
+        arguments = (eta, y) if n_linear else (eta[:, 0], X.T, y)
+        out[0] = _shaped(log_lik, arguments, (m,))
         if order >= 1:
             shape = (p, m) if n_linear else (m, p)
-            first = _shaped(gradient, given, shape)
+            first = _shaped(gradient, arguments, shape)
             out[1 : 1 + p] = first if n_linear else first.T
         if order == 2:
-            second = _shaped(hessian, given, (p, p, m) if n_linear else (m, p, p))
+            second = _shaped(hessian, arguments, (p, p, m) if n_linear else (m, p, p))
             row = 1 + p
             for a in range(p):
                 for b in range(a, p):
@@ -72,15 +71,15 @@ def _assembled(log_lik: Function, gradient: Function, hessian: Function, n_linea
     return link
 
 
-def _shaped(function: Function, given: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+def _shaped(function: Function, arguments: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     with np.errstate(all="ignore"):
-        found = np.asarray(function(*given), dtype=np.float64)
-    if found.shape != shape:
+        values = np.asarray(function(*arguments), dtype=np.float64)
+    if values.shape != shape:
         raise ModelError(
-            f"expected {_called(function)} to return shape {shape}, found {found.shape}; "
+            f"expected {_called(function)} to return shape {shape}, found {values.shape}; "
             "see the shapes in the documentation of streammc.models.user"
         )
-    return found
+    return values
 
 
 def _called(function: Any) -> str:
@@ -174,11 +173,24 @@ class UserModel(LinearModel):
         }
 
 
-P = ParamSpec("P")
-
-
-@dataclass(frozen=True)
-class _Definition:
+def user(
+    name: str,
+    *,
+    link: Function | None = None,
+    log_lik: Function | None = None,
+    gradient: Function | None = None,
+    hessian: Function | None = None,
+    predictors: Sequence[str] = ("beta",),
+    locations: Sequence[str] = (),
+    scales: Sequence[str] = (),
+    response: Function | None = None,
+    mean: Function | None = None,
+    simulate: Function | None = None,
+    start: Function | None = None,
+    prior: PriorOption | None = None,
+    parameters: Sequence[Parameter] | None = None,
+    n_features: int | None = None,
+) -> UserModel:
     """Return a model of your own; try it with :func:`check_model`.
 
     With linear predictors (the default) a row is seen through ``p`` numbers: one per
@@ -239,70 +251,52 @@ class _Definition:
     >>> model.labels(["Intercept"])
     ('beta[Intercept]',)
     """
-
-    name: str
-    _: KW_ONLY
-    link: Function | None = None
-    log_lik: Function | None = None
-    gradient: Function | None = None
-    hessian: Function | None = None
-    predictors: Sequence[str] = ("beta",)
-    locations: Sequence[str] = ()
-    scales: Sequence[str] = ()
-    response: Function | None = None
-    mean: Function | None = None
-    simulate: Function | None = None
-    start: Function | None = None
-    prior: PriorOption | None = None
-    parameters: Sequence[Parameter] | None = None
-    n_features: int | None = None
-
-    def parts(self) -> dict[str, Any]:
-        """Return the functions of the likelihood that were given, by name."""
-        return self._given("link", "log_lik", "gradient", "hessian")
-
-    def others(self) -> dict[str, Any]:
-        """Return the functions that the likelihood does without, by name."""
-        return self._given("response", "mean", "simulate", "start")
-
-    def _given(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-    def check(self) -> None:
-        """Refuse functions that are missing, given twice or none."""
-        parts = self.parts()
-        given = {**parts, **self.others()}
-        if not isinstance(self.name, str):
-            raise ConfigError(
-                f"expected the name of the model as text, found {self.name!r}: give one"
-            )
-        for key, function in given.items():
-            if not callable(function):
-                raise ConfigError(f"expected a function as {key}, found {function!r:.60}: pass one")
-        if set(parts) not in ({"link"}, {"log_lik", "gradient", "hessian"}):
-            raise ConfigError(
-                "expected either link, or log_lik, gradient and hessian, found "
-                f"{', '.join([*given][:4]) or 'none'}: give all three, since control variates and "
-                "the mass matrix need second derivatives"
-            )
-
-    def statement(self) -> tuple[Parameter, ...]:
-        """Return the parameters; refuse names that come twice and records that do not fit."""
-        named = (tuple(self.predictors), tuple(self.locations), tuple(self.scales))
-        if self.parameters is not None:
-            if named != (("beta",), (), ()):
-                raise ConfigError(
-                    "expected parameters, or names as predictors, locations and scales, found "
-                    "both: give parameters alone"
-                )
-            return _checked(tuple(self.parameters), self.n_features)
-        names = (*named[0], *named[1], *named[2])
-        _refuse_names(names)
-        return (
-            *(predictor(name) for name in named[0]),
-            *(Parameter(name) for name in named[1]),
-            *(Parameter(name, support=POSITIVE) for name in named[2]),
+    likelihood = _functions(link=link, log_lik=log_lik, gradient=gradient, hessian=hessian)
+    others = _functions(response=response, mean=mean, simulate=simulate, start=start)
+    if not isinstance(name, str):
+        raise ConfigError(f"expected the name of the model as text, found {name!r}: give one")
+    if set(likelihood) not in ({"link"}, {"log_lik", "gradient", "hessian"}):
+        raise ConfigError(
+            "expected either link, or log_lik, gradient and hessian, found "
+            f"{', '.join([*likelihood, *others][:4]) or 'none'}: give all three, since control "
+            "variates and the mass matrix need second derivatives"
         )
+    names = (*predictors, *locations, *scales)
+    if parameters is None:
+        _refuse_names(names)
+        stated = (
+            *(predictor(each) for each in predictors),
+            *(Parameter(each) for each in locations),
+            *(Parameter(each, support=POSITIVE) for each in scales),
+        )
+    else:
+        if [*map(tuple, (predictors, locations, scales))] != [("beta",), (), ()]:
+            raise ConfigError(
+                "expected parameters, or names as predictors, locations and scales, found "
+                "both: give parameters alone"
+            )
+        stated = tuple(parameters)
+        _refuse_parameters(stated, n_features)
+    return UserModel(
+        as_prior(prior),
+        name,
+        kernel_of(likelihood, sum(each.n_linear for each in stated)),
+        stated,
+        code_digest([*likelihood.values()]),
+        others,
+        parameters is not None,
+        n_features,
+        "link" in likelihood,
+    )
+
+
+def _functions(**given: Any) -> dict[str, Function]:
+    """Return the functions that are there by name; refuse what is none."""
+    functions = {name: each for name, each in given.items() if each is not None}
+    for name, function in functions.items():
+        if not callable(function):
+            raise ConfigError(f"expected a function as {name}, found {function!r:.60}: pass one")
+    return functions
 
 
 def _refuse_names(names: tuple[Any, ...]) -> None:
@@ -310,8 +304,8 @@ def _refuse_names(names: tuple[Any, ...]) -> None:
         raise ConfigError(f"expected different names of parameters, found {names!r}: rename them")
 
 
-def _checked(given: tuple[Any, ...], n_features: int | None) -> tuple[Parameter, ...]:
-    """Return records of parameters that a model of the user's own can have."""
+def _refuse_parameters(given: tuple[Any, ...], n_features: int | None) -> None:
+    """Refuse records of parameters that a model of the user's own cannot have."""
     wrong = [each for each in given if not isinstance(each, Parameter)]
     if wrong:
         raise ConfigError(
@@ -341,41 +335,3 @@ def _checked(given: tuple[Any, ...], n_features: int | None) -> tuple[Parameter,
             f"expected one meaning of the exponentials, found {' and '.join(kinds)}: leave all "
             "but one out"
         )
-    return given
-
-
-def _build(definition: _Definition) -> UserModel:
-    """Return the model of a definition."""
-    definition.check()
-    parameters, parts = definition.statement(), definition.parts()
-    n_linear = sum(each.n_linear for each in parameters)
-    return UserModel(
-        as_prior(definition.prior),
-        definition.name,
-        kernel_of(parts, n_linear),
-        parameters,
-        code_digest([*parts.values()]),
-        definition.others(),
-        definition.parameters is not None,
-        definition.n_features,
-        "link" in parts,
-    )
-
-
-def _of_definition(definition: Callable[P, _Definition]) -> Callable[P, UserModel]:
-    """Return the builder whose arguments are the fields of a definition."""
-    signature = inspect.signature(definition).replace(return_annotation=UserModel)
-
-    def user(*args: P.args, **kwargs: P.kwargs) -> UserModel:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"user() {error}") from None
-        return _build(definition(*args, **kwargs))
-
-    user.__signature__ = signature  # type: ignore[attr-defined]
-    user.__doc__ = definition.__doc__
-    return user
-
-
-user: Final = _of_definition(_Definition)

@@ -63,14 +63,6 @@ def require_predictable(model: Model, request: PredictionRequest) -> None:
         )
 
 
-def without_ids(address: str) -> str:
-    """Return the warning of a store whose rows were moved without row ids."""
-    return (
-        f"the rows of {address} were moved when it was made, and no row ids kept: predictions "
-        "cannot be joined with its table; ingest it again"
-    )
-
-
 def mostly_new_groups(effects: RowEffects | None, new_rows: int) -> list[str]:
     """Return a warning where more than half of the rows with labels are of new groups."""
     if effects is None or effects.index is None or 2 * new_rows <= effects.table.n_rows:
@@ -134,7 +126,10 @@ def write_predictions(
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
     if kind is None:
-        notes.append(without_ids(table.address))
+        notes.append(
+            f"the rows of {table.address} were moved when it was made, and no row ids kept: "
+            "predictions cannot be joined with its table; ingest it again"
+        )
     names = ("mean", *request.names)
     labels = None if output_format(path) == ZARR else table.row_groups(0, 1)
     columns = dict.fromkeys(names, Column())

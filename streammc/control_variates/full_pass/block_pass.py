@@ -389,7 +389,7 @@ class LevelSums:
         self._n_scalar = n_scalar
         self._half = 0 if columns is None else _sums_of_level(columns, n_scalar)
         self.sums = np.zeros((int((width + 1).sum()), 2 * self._half))
-        self.crosses = np.zeros((2, _n_pairs(width)))
+        self.crosses = np.zeros((2, int(np.triu(np.outer(width + 1, width + 1), 1).sum())))
         self.products = self._products(points)
 
     def dense(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -500,10 +500,6 @@ def _places(width: Index) -> tuple[Index, Index]:
     sizes = np.triu(np.outer(widths, widths), 1).reshape(-1)
     starts = np.cumsum(sizes) - sizes
     return np.cumsum(widths) - widths, np.concatenate([starts, widths]).astype(np.int64)
-
-
-def _n_pairs(width: Index) -> int:
-    return int(np.triu(np.outer(width + 1, width + 1), 1).sum())
 
 
 def _sums_of_level(columns: CodedColumns, n_scalar: int) -> int:
