@@ -19,8 +19,7 @@ from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
 from streammc.prediction.prediction_request import BINS, INTEGRATE, INTERVAL, PredictionRequest
-from streammc.prediction.predictive import PredictTask, Totals
-from streammc.prediction.predictive_groups import GroupedPredictTask, NormalRules
+from streammc.prediction.predictive import GroupedPredictTask, NormalRules, PredictTask, Totals
 from streammc.prediction.predictors import load_draws
 from streammc.prediction.roc import calibration, curves, groups, is_binary, thresholds
 from streammc.prediction.row_effects import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streammc.models.code_digest import code_digest
+from streammc.models.user_model import code_digest
 
 MODEL = """import numpy as np
 {imports}

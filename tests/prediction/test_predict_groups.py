@@ -14,7 +14,7 @@ from scipy.special import expit, gammaln, logsumexp
 import streammc
 from streammc import facts, from_arrays, from_table, models
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError
-from streammc.prediction import predictive_groups, row_effects
+from streammc.prediction import predictive, row_effects
 from streammc.prediction.row_effects import LabelIndex
 
 SIZES = [1, 2, 5, 9, 20]
@@ -296,7 +296,7 @@ def test_rows_are_those_of_the_table_whatever_threads_tiles_and_memory(tmp_path,
     for name in ("mean", "q5", "q95"):
         assert np.allclose(made[name].values[picked], some[name].values, rtol=1e-13)
     monkeypatch.setattr(row_effects, "_CACHE_BYTES", 2000)
-    monkeypatch.setattr(predictive_groups, "_TILE_ENTRIES", 1)
+    monkeypatch.setattr(predictive, "_TILE_ENTRIES", 1)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     small = from_table(tmp_path / "rows.csv", like=data, path=tmp_path / "s.zarr", chunk_rows=4096)
     again = streammc.predict(run, small, scheduler=2, **options).load()
