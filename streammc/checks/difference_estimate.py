@@ -69,9 +69,9 @@ class Sample(NamedTuple):
 
 def exact_total(values: Vector, count: Vector) -> Estimate:
     """Return the total of the values (n,) of all rows, of ``count`` (n,) observations each."""
-    kept, times = values[count > 0.0], count[count > 0.0]
-    total = float(kept.sum())
-    away = kept / times - total / float(times.sum())
+    used, times = values[count > 0.0], count[count > 0.0]
+    total = float(used.sum())
+    away = used / times - total / float(times.sum())
     return Estimate(total, math.sqrt(float((times * away * away).sum())), 0.0)
 
 
@@ -88,13 +88,13 @@ def difference_total(
     surrogates, of their squares over the observations of the row, and of the observations.
     """
     whole, square, n = sums
-    found = whole + sample.total(values - surrogate)
+    total = whole + sample.total(values - surrogate)
     variance = sample.variance(values - surrogate)
     squares = square + sample.total(
         _per_observation(values * values - surrogate * surrogate, count)
     )
-    spread = squares - (found * found - variance) / n
-    return Estimate(found, math.sqrt(max(spread, 0.0)), math.sqrt(variance))
+    spread = squares - (total * total - variance) / n
+    return Estimate(total, math.sqrt(max(spread, 0.0)), math.sqrt(variance))
 
 
 def paired_difference(
@@ -108,14 +108,14 @@ def paired_difference(
     """
     if surrogate is None:
         return exact_total(values, count)
-    found = whole + sample.total(values - surrogate)
+    total = whole + sample.total(values - surrogate)
     squares = sample.total(_per_observation(values * values, count))
     spread = squares - sample.total(values) ** 2 / sample.total(count)
     error = math.sqrt(sample.variance(values - surrogate))
-    return Estimate(found, math.sqrt(max(spread, 0.0)), error)
+    return Estimate(total, math.sqrt(max(spread, 0.0)), error)
 
 
 def _per_observation(squares: Vector, count: Vector) -> Vector:
     """Return ``squares / count`` (m,), 0 for rows without an observation."""
-    found: Vector = squares / np.where(count > 0.0, count, 1.0)
-    return found
+    share: Vector = squares / np.where(count > 0.0, count, 1.0)
+    return share

@@ -130,8 +130,8 @@ class LeaveOneOut(PassTask[RowTerms]):
             )
             power, count = observations(tile.weight, self.whole_rows)
             values = self.densities.of_rows(tile._replace(weight=power), numbers[low : low + step])
-            found = row_terms(values, count, self.relative_size)
-            parts.append(found._replace(weight=tile.weight))
+            terms = row_terms(values, count, self.relative_size)
+            parts.append(terms._replace(weight=tile.weight))
         return joined(parts)
 
 
@@ -181,14 +181,14 @@ class Surrogate(PassTask[SurrogateSums]):
     def map(self, block: RowBlock) -> SurrogateSums:
         """Return the sums over the rows of a block."""
         numbers = block.start + np.arange(len(block.y))
-        found = self.of_rows(Rows(*block[2:]), numbers)
+        surrogates = self.of_rows(Rows(*block[2:]), numbers)
         _, count = observations(block.weight, self.whole_rows)
-        size, place = self._cut(np.abs(found[:, 2]), numbers)
-        square = (found * found / np.where(count > 0.0, count, 1.0)[:, None]).sum(axis=0)
+        size, place = self._cut(np.abs(surrogates[:, 2]), numbers)
+        square = (surrogates * surrogates / np.where(count > 0.0, count, 1.0)[:, None]).sum(axis=0)
         return SurrogateSums(
             float(count.sum(dtype=np.float64)),
             weight_kinds(block.weight),
-            found.sum(axis=0),
+            surrogates.sum(axis=0),
             square,
             size,
             place,
@@ -211,8 +211,8 @@ class Surrogate(PassTask[SurrogateSums]):
     def _cut(self, size: Vector, place: Index) -> tuple[Vector, Index]:
         """Return the largest sizes and their places, in falling order."""
         if len(size) > 2 * self.largest:  # sorting all costs as much as the link
-            kept = np.argpartition(-size, self.largest)[: self.largest]
-            size, place = size[kept], place[kept]
+            largest = np.argpartition(-size, self.largest)[: self.largest]
+            size, place = size[largest], place[largest]
         order = np.lexsort((place, -size))[: self.largest]
         return size[order], place[order]
 
@@ -224,18 +224,18 @@ class Surrogate(PassTask[SurrogateSums]):
         m, q = rows.X.shape
         p = self.model.n_linear + self.model.n_scalar
         step = max(_TILE_ENTRIES // max(q, p * p, 1), 1)
-        found = np.empty((m, COLUMNS))
+        surrogates = np.empty((m, COLUMNS))
         for low in range(0, m, step):
             here = slice(low, low + step)
             tile = Rows(*(np.ascontiguousarray(each[here], np.float64) for each in rows))
-            found[here] = self._of_tile(tile)
-        wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+            surrogates[here] = self._of_tile(tile)
+        wrong = np.flatnonzero(~np.isfinite(surrogates).all(axis=1))
         if len(wrong):
             raise DataError(
                 f"expected a finite log-likelihood at the mean of the draws in {self.where}, found "
                 f"none in row {int(numbers[wrong[0]]) + 1}: check its columns and its response"
             )
-        return found
+        return surrogates
 
     def _of_tile(self, rows: Rows) -> Matrix:
         m, q = rows.X.shape
@@ -286,30 +286,30 @@ class Surrogate(PassTask[SurrogateSums]):
         n = self.model.n_linear
         if not n:
             return self.covariance
-        found = np.empty((m, p, p))
+        covariances = np.empty((m, p, p))
         shared = self.covariance[n * q :]
-        found[:, n:, n:] = shared[:, n * q :]
+        covariances[:, n:, n:] = shared[:, n * q :]
         for a in range(n):
             own = slice(a * q, (a + 1) * q)
-            found[:, a, n:] = X @ shared[:, own].T
-            found[:, n:, a] = found[:, a, n:]
+            covariances[:, a, n:] = X @ shared[:, own].T
+            covariances[:, n:, a] = covariances[:, a, n:]
             for b in range(a, n):
                 cross = X @ self.covariance[own, b * q : (b + 1) * q]
-                found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", cross, X)
-        return found
+                covariances[:, a, b] = covariances[:, b, a] = np.einsum("ij,ij->i", cross, X)
+        return covariances
 
 
 def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the symmetric roots of covariances (..., p, p)."""
     values, vectors = np.linalg.eigh(covariance)
     scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-    found: NDArray[np.float64] = scaled @ np.swapaxes(vectors, -1, -2)
-    return found
+    root: NDArray[np.float64] = scaled @ np.swapaxes(vectors, -1, -2)
+    return root
 
 
 def _log_mean(power: Vector, value: Vector, b: Matrix, values: Matrix) -> Vector:
     """Return ``log E exp(a l(s))`` (m,) for powers ``a`` (m,), with the eigenvalues of M (m, p)."""
     a = power[:, None]
     shrunk = np.maximum(1.0 - a * values, _LEAST)
-    found: Vector = power * value + 0.5 * ((a * b) ** 2 / shrunk - np.log(shrunk)).sum(axis=1)
-    return found
+    log_mean: Vector = power * value + 0.5 * ((a * b) ** 2 / shrunk - np.log(shrunk)).sum(axis=1)
+    return log_mean

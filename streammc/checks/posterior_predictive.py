@@ -161,7 +161,7 @@ def posterior_predictive(
     if draws is None:
         draws = GROUP_DRAWS if isinstance(built, MixedModel) else DRAWS
     PredictionRequest(draws=draws, seed=seed)
-    kept = run_draws(opened, built, draws)
+    posterior = run_draws(opened, built, draws)
     if isinstance(built, ColumnsModel):
         raise ModelError(
             f"expected a model of a response, found {built.name!r}, whose observations are the "
@@ -172,14 +172,14 @@ def posterior_predictive(
         table, own = rows_of_run(opened, store), True
     _refuse_unknown_trials(built, table)
     at, some = _gathered(table, rows, seed)
-    arrays = _arrays(opened, built, table, (at, some), kept, seed)
+    arrays = _arrays(opened, built, table, (at, some), posterior, seed)
     if table.response is None:
         del arrays["observed_data"]
     if table.response is None or not own:
         del arrays["log_likelihood"]
     name = table.response or "y"
     name = f"{name}_response" if name in ("chain", "draw", "row") else name
-    return predictive_tree(opened, kept.numbers, name, at, arrays)
+    return predictive_tree(opened, posterior.numbers, name, at, arrays)
 
 
 def _refuse_unknown_trials(model: Model, table: Dataset) -> None:
@@ -198,26 +198,26 @@ def _arrays(
     model: Model,
     table: Any,
     sample: tuple[Index, Rows],
-    kept: Draws,
+    posterior: Draws,
     seed: int,
 ) -> dict[str, NDArray[np.float64]]:
     """Return responses (S, m), observed (m,) and log-likelihoods (S, m) of some rows."""
     at, rows = sample
     described = record.describe_design(table.attributes)
-    for line in predictors.check(kept.design, described):
+    for line in predictors.check(posterior.design, described):
         warnings.warn(line, stacklevel=3)
-    regression, theta, part = model, kept.theta, None
+    regression, theta, part = model, posterior.theta, None
     if isinstance(model, MixedModel):
         _, bound = by_group(table, model)
         part = parts_of_groups(bound, table, at, rows, theta, seed)
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
     coefficients: Coefficients = predictors.on_table(
-        regression, theta, None, kept.design, described
+        regression, theta, None, posterior.design, described
     )
     where = f"store {table.address!r} (rows counted from 1)"
     densities = RowDensities(regression, coefficients, where)
     shape = (coefficients.draws, len(at))
-    found = {"posterior_predictive": np.empty(shape), "log_likelihood": np.empty(shape)}
+    arrays = {"posterior_predictive": np.empty(shape), "log_likelihood": np.empty(shape)}
     step = tile_rows(densities.predictors, coefficients.draws)
     rng = stream(seed, 0, Role.CHECK, _PART_RESPONSES)
     for low in range(0, len(at), step):
@@ -226,7 +226,7 @@ def _arrays(
         eta = coefficients.predictors(tile.X, tile.offset)
         if part is not None:
             eta[0] += part[here]
-        found["posterior_predictive"][:, here] = replicated(regression, eta, tile.weight, rng)
+        arrays["posterior_predictive"][:, here] = replicated(regression, eta, tile.weight, rng)
         if table.response is not None:
-            found["log_likelihood"][:, here] = densities.of_predictors(eta, tile, at[here])
-    return {**found, "observed_data": rows.y}
+            arrays["log_likelihood"][:, here] = densities.of_predictors(eta, tile, at[here])
+    return {**arrays, "observed_data": rows.y}

@@ -54,8 +54,8 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    found: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return found
+    mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed
 
 
 class Candidate(NamedTuple):
@@ -78,20 +78,20 @@ def ranked(candidates: Sequence[Candidate], request: ScoreRequest) -> list[dict[
     """
     require_same_rows(candidates, request.scheduler)
     scorings = [Scoring(each.run, each.model, each.store, request) for each in candidates]
-    found = list(zip(candidates, score_together(scorings, request), strict=True))
-    for candidate, scored in found[1:]:
-        first = found[0][1].facts["left_out"]
+    pairs = list(zip(candidates, score_together(scorings, request), strict=True))
+    for candidate, scored in pairs[1:]:
+        first = pairs[0][1].facts["left_out"]
         if scored.facts["left_out"] != first:
             raise IdentityError(
                 f"expected runs that leave out the same unit, found {scored.facts['left_out']} in "
-                f"{candidate.path!r} and {first} in {found[0][0].path!r}: weights are trials of a "
+                f"{candidate.path!r} and {first} in {pairs[0][0].path!r}: weights are trials of a "
                 "binomial row, and observations of others; compare models of one family"
             )
-    found.sort(key=lambda pair: -pair[1].facts["elpd_loo"]["estimate"])
-    best = found[0][1]
+    pairs.sort(key=lambda pair: -pair[1].facts["elpd_loo"]["estimate"])
+    best = pairs[0][1]
     return [
         {**scored.facts, "run": each.path, "difference": difference(scored, best).to_json()}
-        for each, scored in found
+        for each, scored in pairs
     ]
 
 

@@ -37,13 +37,13 @@ def run_draws(
             f"expected a run at temperature 1, found {heat:g}: at others the draws are not those "
             "of the posterior; sample at temperature 1"
         )
-    found = load_draws(run, model, wanted, trained_on)
-    if found.weights is not None:
+    posterior = load_draws(run, model, wanted, trained_on)
+    if posterior.weights is not None:
         raise RefusedError(
             "expected draws of equal weight, found a run whose draws have signs: a check of its "
             "model takes unweighted draws; sample with hmc-ecs or hmc"
         )
-    return found
+    return posterior
 
 
 def rows_of_run(run: RunDirectory, table: Dataset) -> Dataset:

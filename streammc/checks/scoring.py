@@ -149,10 +149,10 @@ def score_warnings(
 
     ``unit`` is ``row`` or ``group``; with ``trials`` a row is left out with all its weight.
     """
-    found = []
+    warnings = []
     pareto = facts["pareto_k"]
     if facts["target"] in _NOT_THE_POSTERIOR:
-        found.append(
+        warnings.append(
             f"the draws of this run are {facts['target']}, not those of the posterior, and so are "
             "its scores; sample with hmc or hmc-ecs"
         )
@@ -164,24 +164,24 @@ def score_warnings(
                 "a row is left out with all its trials: score a table of more rows with fewer "
                 "trials each, or use more draws"
             )
-        found.append(
+        warnings.append(
             f"{wrong:,} of {facts['evaluated']:,} {unit}s have a Pareto k above "
             f"{pareto['good_below']:.2f}: their leave-one-out terms are not reliable, and neither "
             f"is elpd_loo if they matter; {advice}"
         )
     spread = int((terms.lpd - terms.waic > _MOST_VARIANCE * terms.observations).sum())
     if spread:
-        found.append(
+        warnings.append(
             f"the log-likelihood of {spread:,} of {facts['evaluated']:,} {unit}s has a variance "
             f"above {_MOST_VARIANCE}: WAIC is not accurate; use elpd_loo"
         )
     loo = facts["elpd_loo"]
     if loo["sampling_se"] > _MOST_SAMPLING * max(loo["se"], 1e-300):
-        found.append(
+        warnings.append(
             f"the sample of {unit}s adds a standard error of {loo['sampling_se']:.3g} to one of "
             f"{loo['se']:.3g}: evaluate more {unit}s"
         )
-    return found
+    return warnings
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,12 +198,12 @@ class Scored:
 
     def pointwise(self) -> dict[str, Any]:
         """Return the terms by row as JSON."""
-        kept = {"elpd_loo": self.terms.elpd, "lpd": self.terms.lpd, "pareto_k": self.terms.shape}
-        found: dict[str, Any] = {name: each.tolist() for name, each in kept.items()}
+        terms = {"elpd_loo": self.terms.elpd, "lpd": self.terms.lpd, "pareto_k": self.terms.shape}
+        columns: dict[str, Any] = {name: each.tolist() for name, each in terms.items()}
         if self.surrogate is not None:
-            found["always"] = self.sample.always.tolist()
-            found["surrogate"] = self.surrogate[:, 0].tolist()
-        return {"row": self.sample.rows.tolist(), **found}
+            columns["always"] = self.sample.always.tolist()
+            columns["surrogate"] = self.surrogate[:, 0].tolist()
+        return {"row": self.sample.rows.tolist(), **columns}
 
 
 class Scoring:
@@ -256,13 +256,13 @@ class Scoring:
             terms = self.units.reduce(task, scheduler=request.scheduler, progress=request.progress)
         else:
             terms, surrogate = sampled_terms(self.units, sample.rows, task, self._surrogate)
-        found = totals(terms, surrogate, self._sums, sample)
+        by_name = totals(terms, surrogate, self._sums, sample)
         sums = self._sums
         weight, uneven, fractions = weight_kinds(terms.weight) if sums is None else sums.weights
         facts = {
             **self._facts(sample, relative),
             "weight": float(weight),
-            **{name: each.to_json() for name, each in found.items()},
+            **{name: each.to_json() for name, each in by_name.items()},
             "pareto_k": pareto_facts(terms, sample.rows, len(draws.theta)),
         }
         if uneven and not self._whole_rows:

@@ -130,7 +130,7 @@ def update(
         facts = Update(**known, kept=False, decrement=away, limit=limit)
     else:
         facts = Update(**known, kept=False, reason=reason)
-    found = compute(
+    again = compute(
         dataset,
         model,
         order=earlier.order,
@@ -138,16 +138,16 @@ def update(
         progress=progress,
         phases=phases,
     )
-    certificate = replace(found.certificate, update=facts.to_json())
-    return replace(found, certificate=certificate)
+    certificate = replace(again.certificate, update=facts.to_json())
+    return replace(again, certificate=certificate)
 
 
 def generation_of(cv: ControlVariates, dataset: Dataset) -> Dataset | None:
     """Return the earlier generation of a data set that control variates are of, or ``None``."""
     if dataset.temperature != cv.temperature or dataset.unit_offset is not None:
         return None
-    found = dataset.earlier(cv.fingerprint)
-    return None if found is None else tempered(found, cv.temperature)
+    generation = dataset.earlier(cv.fingerprint)
+    return None if generation is None else tempered(generation, cv.temperature)
 
 
 def update_text(update: Mapping[str, Any]) -> str:

@@ -165,31 +165,31 @@ def require_rows(model: Model) -> None:
         )
 
 
-def _certified(request: PassRequest, found: FoundMode, started: float) -> ControlVariates:
+def _certified(request: PassRequest, search: FoundMode, started: float) -> ControlVariates:
     """Return the control variates of the last pass; raise ModelError if there is no mode."""
-    request = replace(request, table=found.table)
+    request = replace(request, table=search.table)
     dataset, model, labels = request.dataset, request.model, request.labels
-    at, sums = found.at, found.sums
-    _refuse_no_mode(request, found)
+    at, sums = search.at, search.sums
+    _refuse_no_mode(request, search)
     extreme = None
-    if found.converged and len(found.subset.y) < dataset.n_rows:
+    if search.converged and len(search.subset.y) < dataset.n_rows:
         extreme = gather(dataset, np.sort(sums.rows[:EXTREME_ROWS]))
-    warnings, notes = _warnings(request, found, extreme)
-    rows_read = found.rows_read + (0 if extreme is None else len(extreme.y))
+    warnings, notes = _warnings(request, search, extreme)
+    rows_read = search.rows_read + (0 if extreme is None else len(extreme.y))
     row_bytes = dataset.rows().row_bytes
-    pass_bytes = found.passes * dataset.n_rows * row_bytes
+    pass_bytes = search.passes * dataset.n_rows * row_bytes
     certificate = Certificate(
         decrement=at.decrement,
-        passes=found.passes,
+        passes=search.passes,
         rows_read=rows_read,
         bytes_read=rows_read * row_bytes,
         seconds=time.perf_counter() - started,
-        pass_seconds=found.pass_seconds,
-        pass_gb_per_second=1e-9 * pass_bytes / found.pass_seconds,
-        converged=found.converged,
+        pass_seconds=search.pass_seconds,
+        pass_gb_per_second=1e-9 * pass_bytes / search.pass_seconds,
+        converged=search.converged,
         warnings=tuple(warnings),
         notes=tuple(notes),
-        modes=starting_modes(found.centre.modes),
+        modes=starting_modes(search.centre.modes),
         logarithms=tuple(labels[j] for j in log_scales(model, len(labels))),
         nodes=model.nodes,
     )
@@ -197,10 +197,10 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         **from_pass(dataset, model, sums, at, tile_rows(dataset.n_features)),
         theta_star=at.theta,
         order=request.order,
-        noise=found.noise,
+        noise=search.noise,
         labels=labels,
         certificate=certificate,
-        score_draws=found.deltas,
+        score_draws=search.deltas,
         row_order_rows=tile_rows(dataset.n_features),
     )
 
@@ -232,32 +232,32 @@ def from_pass(
 
 
 def _warnings(
-    request: PassRequest, found: FoundMode, extreme: Rows | None
+    request: PassRequest, search: FoundMode, extreme: Rows | None
 ) -> tuple[list[str], list[str]]:
     """Return warnings about the prior and about other modes, and notes."""
-    model, labels, centre = request.model, request.labels, found.centre
-    unseen = unchecked(len(labels), found.by_passes)
+    model, labels, centre = request.model, request.labels, search.centre
+    unseen = unchecked(len(labels), search.by_passes)
     lines, notes = list(unseen), list[str]()
-    if found.converged:  # away from the mode a long step is no sign of separation
-        lines, notes = _prior_warnings(request, found, extreme, bool(unseen))
+    if search.converged:  # away from the mode a long step is no sign of separation
+        lines, notes = _prior_warnings(request, search, extreme, bool(unseen))
         lines += unseen
     if centre.integrated:
         lines.append(exact_fit_words(model, labels))
     lines += quadrature_warnings(
-        model, found.subset, found.at.theta, found.deltas, request.dataset.n_rows
+        model, search.subset, search.at.theta, search.deltas, request.dataset.n_rows
     )
     return lines + mode_words(model, centre.modes, labels), notes
 
 
 def _prior_warnings(
     request: PassRequest,
-    found: FoundMode,
+    search: FoundMode,
     extreme: Rows | None,
     unseen: bool,
 ) -> tuple[list[str], list[str]]:
     """Return warnings about what the prior decides beside the rows, and notes."""
-    model, labels, centre = request.model, request.labels, found.centre
-    subset, at, expansion = found.subset, found.at, found.sums.expansion(len(labels))
+    model, labels, centre = request.model, request.labels, search.centre
+    subset, at, expansion = search.subset, search.at, search.sums.expansion(len(labels))
     scale = request.dataset.n_rows / len(subset.y)
     columns = level_columns(request.dataset, model)
     likelihood = counted(in_memory(model, subset, scale, columns), request.phases)
@@ -319,19 +319,19 @@ def _units(request: PassRequest) -> Vector:
     return units
 
 
-def _refuse_no_mode(request: PassRequest, found: FoundMode) -> None:
+def _refuse_no_mode(request: PassRequest, search: FoundMode) -> None:
     """Raise ModelError if the search ended far from a mode, or if separation leaves no mode."""
     free = request.passes is None and request.theta_star is None
-    if free and found.at.decrement > FARTHEST_DECREMENT:
+    if free and search.at.decrement > FARTHEST_DECREMENT:
         raise ModelError(
-            f"expected a mode of the posterior, found none: after {found.passes} passes Newton's "
-            f"method is still {found.at.decrement:.3g} posterior standard deviations away; give a "
+            f"expected a mode of the posterior, found none: after {search.passes} passes Newton's "
+            f"method is still {search.at.decrement:.3g} posterior standard deviations away; give a "
             "prior in the units of the response (--prior-scale), or rescale it"
         )
     if np.any(request.table[:, 0] == 0.0):
         # Under a flat prior and separation coefficients grow without bound, at any decrement.
-        extreme = gather(request.dataset, np.sort(found.sums.rows[:EXTREME_ROWS]))
-        if runs_away([found.subset, extreme], found.at, request.model.n_linear):
+        extreme = gather(request.dataset, np.sort(search.sums.rows[:EXTREME_ROWS]))
+        if runs_away([search.subset, extreme], search.at, request.model.n_linear):
             raise ModelError(flat_message(request.table))
 
 

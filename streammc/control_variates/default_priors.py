@@ -46,10 +46,10 @@ def resolved(model: M, dataset: Dataset) -> M:
     """
     check_kinds(dataset, model)
     dataset, model = by_group(dataset, model)
-    given: Any = model
-    if dataset.n_rows < 1 or (dataset.response is None and needs_response(given)):
+    untyped: Any = model
+    if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
-    prior: Any = given.prior
+    prior: Any = untyped.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     if isinstance(prior, ScaledPriors) or recorded:
         table = dataset.table
@@ -57,9 +57,9 @@ def resolved(model: M, dataset: Dataset) -> M:
         coding = table.coding()
         if recorded:
             named = tuple(pair for pair in prior.priors if pair[0] not in prior.scaled)
-            unscaled = replace(given, prior=ScaledPriors(named))
-            found = with_defaults(unscaled, rows, table.feature_names, coding).prior.joint
-            model = replace(given, prior=replace(prior, joint=found))
+            unscaled = replace(untyped, prior=ScaledPriors(named))
+            joint = with_defaults(unscaled, rows, table.feature_names, coding).prior.joint
+            model = replace(untyped, prior=replace(prior, joint=joint))
         else:
             model = with_defaults(model, rows, table.feature_names, coding)
     return with_nodes(model, dataset)
@@ -72,20 +72,20 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     stay. If the run has no scaled defaults, or names other priors, the model is returned unchanged.
     """
     model = as_found(model, described.get("nodes"))
-    given: Any = model
-    prior = given.prior
+    untyped: Any = model
+    prior = untyped.prior
     if not isinstance(prior, ScaledPriors):
         return model
     try:
-        kept = from_description(described["prior"])
+        of_run = from_description(described["prior"])
     except (ConfigError, KeyError, TypeError):
         return model  # the identity check reports the difference
-    if not isinstance(kept, NamedPriors) or not kept.scaled:
+    if not isinstance(of_run, NamedPriors) or not of_run.scaled:
         return model
-    named = dict(kept.priors)
-    defaults = {label: named.pop(label) for label in kept.scaled if label in named}
+    named = dict(of_run.priors)
+    defaults = {label: named.pop(label) for label in of_run.scaled if label in named}
     if {*named} != {name for name, _ in prior.priors}:
         return model
     merged = defaults | dict(prior.priors)
-    recorded = NamedPriors(tuple(sorted(merged.items())), kept.scaled, kept.joint)
-    return replace(given, prior=recorded)  # type: ignore[no-any-return]
+    recorded = NamedPriors(tuple(sorted(merged.items())), of_run.scaled, of_run.joint)
+    return replace(untyped, prior=recorded)  # type: ignore[no-any-return]

@@ -181,8 +181,8 @@ def _spreads(
         solved = np.linalg.solve(
             np.moveaxis(inner, -1, 0) + 1e-300, np.moveaxis(pulls[here], -1, 0)
         )
-        found: Matrix = known - np.einsum("kag,gkb->ab", pulls[here], solved)
-        return found
+        remaining: Matrix = known - np.einsum("kag,gkb->ab", pulls[here], solved)
+        return remaining
 
     at_mode = np.exp(-theta[first : first + effects])
     spreads = []

@@ -32,21 +32,23 @@ _MARKS: Final = {
 
 def check_kinds(store: object, *model: object, sampler: object = None) -> None:
     """Raise ConfigError unless the arguments are a data set, models, and a sampler or None."""
-    given = [("data set", store), *(("model", each) for each in model)]
-    for kind, found in given if sampler is None else [*given, ("sampler", sampler)]:
+    arguments = [("data set", store), *(("model", each) for each in model)]
+    for kind, argument in arguments if sampler is None else [*arguments, ("sampler", sampler)]:
         mark, expected = _MARKS[kind]
-        if hasattr(found, mark) and not isinstance(found, type):
+        if hasattr(argument, mark) and not isinstance(argument, type):
             continue
-        if isinstance(found, str) and (builder := _named(kind, found)):
-            raise ConfigError(f"expected a {kind}, found the text {found!r}: write {builder}")
-        raise ConfigError(f"expected {expected}, found {type(found).__name__}{_hint(kind, found)}")
-
-
-def check_control_variates(found: object) -> None:
-    """Raise ConfigError unless it is control variates or ``None``, but a path, for example."""
-    if found is not None and not hasattr(found, "theta_star"):
+        if isinstance(argument, str) and (builder := _named(kind, argument)):
+            raise ConfigError(f"expected a {kind}, found the text {argument!r}: write {builder}")
         raise ConfigError(
-            f"expected control variates, found {type(found).__name__}: pass what "
+            f"expected {expected}, found {type(argument).__name__}{_hint(kind, argument)}"
+        )
+
+
+def check_control_variates(argument: object) -> None:
+    """Raise ConfigError unless it is control variates or ``None``, but a path, for example."""
+    if argument is not None and not hasattr(argument, "theta_star"):
+        raise ConfigError(
+            f"expected control variates, found {type(argument).__name__}: pass what "
             "streammc.control_variates(store, model) returned"
         )
 
@@ -67,11 +69,11 @@ def _named(kind: str, name: str) -> str | None:
     return f"streammc.{kind}s.{near[0].replace('-', '_')}()" if near else None
 
 
-def _hint(kind: str, found: object) -> str:
-    if kind == "data set" and isinstance(found, str | os.PathLike):
-        return f": write streammc.open_store({os.fspath(found)!r})"
-    if kind == "data set" and hasattr(found, "columns"):
+def _hint(kind: str, argument: object) -> str:
+    if kind == "data set" and isinstance(argument, str | os.PathLike):
+        return f": write streammc.open_store({os.fspath(argument)!r})"
+    if kind == "data set" and hasattr(argument, "columns"):
         return ": call streammc.from_table(table, response=...), with like= for prediction"
-    if callable(found):
+    if callable(argument):
         return ": call it, name()"
     return ": pass one"

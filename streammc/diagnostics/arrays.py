@@ -14,14 +14,14 @@ def numbers(name: str, values: ArrayLike, ndim: int | None = None) -> NDArray[np
     ConfigError if they are not numbers, or have another number of dimensions.
     """
     try:
-        found = np.asarray(values, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ConfigError(
             f"expected an array of numbers as {name}, found {type(values).__name__}: pass one"
         ) from None
-    if found.ndim != (found.ndim or -1 if ndim is None else ndim):
+    if array.ndim != (array.ndim or -1 if ndim is None else ndim):
         wanted = "1 or more" if ndim is None else ndim
         raise ConfigError(
-            f"expected {name} of {wanted} dimensions, found shape {found.shape}: pass an array"
+            f"expected {name} of {wanted} dimensions, found shape {array.shape}: pass an array"
         )
-    return found
+    return array

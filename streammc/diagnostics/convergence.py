@@ -43,16 +43,16 @@ def scores_in_order(ordered: NDArray[np.float64], order: NDArray[np.int64]) -> N
     n = ordered.shape[-1]
     twice = np.arange(2, 2 * n + 1, 2)
     by_rank = _scores(twice, n)
-    found = np.empty(ordered.shape)
+    scores = np.empty(ordered.shape)
     tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=-1)
     for k, places in enumerate(order):
         if tied[k]:
             starts = np.flatnonzero(np.concatenate(([True], ordered[k, 1:] != ordered[k, :-1])))
             counts = np.diff(np.append(starts, n))
-            found[k, places] = _scores(np.repeat(2 * starts + counts + 1, counts), n)
+            scores[k, places] = _scores(np.repeat(2 * starts + counts + 1, counts), n)
         else:
-            found[k, places] = by_rank
-    return found
+            scores[k, places] = by_rank
+    return scores
 
 
 def _scores(twice_rank: NDArray[np.int64], n: int) -> NDArray[np.float64]:
@@ -109,8 +109,8 @@ def ess(sequences: NDArray[np.float64]) -> NDArray[np.float64]:
     rho[:, 0] = 1.0
     tau = np.maximum(_sums_to_noise(rho), 1.0 / np.log10(m * n))
     constant = np.ptp(flat, axis=(-2, -1)) < np.finfo(np.float64).resolution
-    found = np.where(constant, float(m * n), m * n / tau)
-    return found.reshape(sequences.shape[:-2])[()]
+    size = np.where(constant, float(m * n), m * n / tau)
+    return size.reshape(sequences.shape[:-2])[()]
 
 
 def _autocovariance(centred: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -119,8 +119,8 @@ def _autocovariance(centred: NDArray[np.float64]) -> NDArray[np.float64]:
     length = 1 << (2 * n - 1).bit_length()
     transform = np.fft.rfft(centred, length)
     power = (transform.real**2 + transform.imag**2).mean(axis=1)
-    found: NDArray[np.float64] = np.fft.irfft(power, length)[:, :n] / n
-    return found
+    covariance: NDArray[np.float64] = np.fft.irfft(power, length)[:, :n] / n
+    return covariance
 
 
 def _sums_to_noise(rho: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,12 +133,12 @@ def _sums_to_noise(rho: NDArray[np.float64]) -> NDArray[np.float64]:
     most = max((rho.shape[1] - 3) // 2, 0)  # pairs that are looked at
     pairs = rho[:, 0 : 2 * most : 2] + rho[:, 1 : 2 * most : 2]
     ends = np.concatenate((~(pairs > 0.0), np.ones((len(rho), 1), bool)), axis=1)
-    found = np.empty(len(rho))
+    sums = np.empty(len(rho))
     for k, last in enumerate(ends.argmax(axis=1)):
         total = float(np.minimum.accumulate(pairs[k, :last]).sum())
         even, odd = float(rho[k, 2 * last]), float(rho[k, 2 * last + 1])
-        found[k] = -1.0 + 2.0 * total + (even if even > 0.0 or even + odd >= 0.0 else 0.0)
-    return found
+        sums[k] = -1.0 + 2.0 * total + (even if even > 0.0 or even + odd >= 0.0 else 0.0)
+    return sums
 
 
 def r_hat(draws: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ def _inefficiencies(theta: NDArray[np.float64]) -> list[float | None]:
     chains, n, dim = theta.shape
     if n < _FEWEST_DRAWS:
         return [None] * dim
-    found: list[float | None] = []
+    factors: list[float | None] = []
     together = max(1, _TOGETHER // (chains * n))
     for first in range(0, dim, together):
         draws = np.ascontiguousarray(np.moveaxis(theta[:, :, first : first + together], -1, 0))
@@ -64,8 +64,8 @@ def _inefficiencies(theta: NDArray[np.float64]) -> list[float | None]:
             factor = chains * n / ess_mean(draws)
         known = np.isfinite(draws).all(axis=(1, 2)) & np.isfinite(factor)
         known &= draws.min(axis=(1, 2)) < draws.max(axis=(1, 2))
-        found += [float(f) if k else None for f, k in zip(factor, known, strict=True)]
-    return found
+        factors += [float(f) if k else None for f, k in zip(factor, known, strict=True)]
+    return factors
 
 
 def cost(
@@ -105,11 +105,11 @@ def relative(base: Mapping[str, Any], other: Mapping[str, Any], name: str = "ct"
     Both are results of :func:`cost` with the same parameters; above 1, ``base`` is cheaper. The
     result has ``min``, ``median`` and ``max`` over the parameters, and ``parameters``.
     """
-    found = {}
+    ratios = {}
     for label, entry in other["parameters"].items():
         mine, theirs = base["parameters"][label][name], entry[name]
-        found[label] = theirs / mine if mine and theirs is not None else None
-    return {**spread(list(found.values())), "parameters": found}
+        ratios[label] = theirs / mine if mine and theirs is not None else None
+    return {**spread(list(ratios.values())), "parameters": ratios}
 
 
 def spread(values: Sequence[float | None]) -> dict[str, float | None]:

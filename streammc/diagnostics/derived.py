@@ -187,13 +187,13 @@ def ratios(
     bases, of interactions, and of terms that share a table column; and the ``references`` of the
     others.
     """
-    found = [block for block in blocks if block.exponential]
-    if not found:
+    exponentials = [block for block in blocks if block.exponential]
+    if not exponentials:
         return None
     effects = {label for block in blocks if block.rule == FACTOR for label in block.labels}
     pairs = [
-        (name if len(found) == 1 else label, label, name)
-        for block in found
+        (name if len(exponentials) == 1 else label, label, name)
+        for block in exponentials
         for name, label in zip(features, block.labels, strict=True)
         if name != INTERCEPT and label not in effects
     ]
@@ -204,7 +204,7 @@ def ratios(
     with np.errstate(over="ignore"):
         values = np.exp(theta[:, :, [place[label] for _, label, _ in pairs]])
     return {
-        "kind": found[0].exponential,
+        "kind": exponentials[0].exponential,
         "parameters": summarize_draws(values, [shown for shown, _, _ in pairs], sign),
         "only_together": [shown for shown, _, name in pairs if name in fixed],
         "references": {
@@ -296,5 +296,5 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     values, _ = derived(*draws_and_labels(tree), described)
     like = next(iter(tree["posterior"].data_vars.values()))
     keep = {dim: 0 for dim in like.dims if dim not in ("chain", "draw")}
-    found: xr.DataArray = like.isel(keep, drop=True).transpose("chain", "draw")
-    return found.copy(data=values[..., 0]).rename("icc")
+    one: xr.DataArray = like.isel(keep, drop=True).transpose("chain", "draw")
+    return one.copy(data=values[..., 0]).rename("icc")

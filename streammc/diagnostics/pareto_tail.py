@@ -64,8 +64,8 @@ def _smoothed_tile(log_weight: NDArray[np.float64], count: int) -> tuple[Matrix,
     with np.errstate(all="ignore"):
         tail = np.log(cutoff + _quantile(share, k[:, None], sigma[:, None]))
         tail = np.where(tail > largest[:, -1:], largest[:, -1:], tail)
-    kept = np.where(np.isfinite(k)[:, None], tail, largest)
-    np.put_along_axis(relative, place, kept, axis=1)
+    smoothed = np.where(np.isfinite(k)[:, None], tail, largest)
+    np.put_along_axis(relative, place, smoothed, axis=1)
     return relative - logsumexp(relative, axis=1, keepdims=True), k
 
 
@@ -81,8 +81,8 @@ def _fit(excess: Matrix) -> tuple[Vector, Vector]:
         shapes = np.mean(np.log1p(-points[:, :, None] * excess[:, None, :]), axis=2)
         log_profile = count * (np.log(-points / shapes) - shapes - 1)
         weight = np.exp(log_profile - logsumexp(log_profile, axis=1, keepdims=True))
-        kept = weight >= 10 * np.finfo(np.float64).eps
-        weight, points = np.where(kept, weight, 0.0), np.where(kept, points, 0.0)
+        counts = weight >= 10 * np.finfo(np.float64).eps
+        weight, points = np.where(counts, weight, 0.0), np.where(counts, points, 0.0)
         point = np.sum(points * weight, axis=1) / np.sum(weight, axis=1)
         k = np.mean(np.log1p(-point[:, None] * excess), axis=1)
         sigma = -k / point
@@ -93,5 +93,5 @@ def _quantile(share: Vector, k: NDArray[np.float64], sigma: NDArray[np.float64])
     """Return quantiles (m, M) of generalised Pareto densities, NaN without a positive scale."""
     steps = -np.log1p(-share)
     with np.errstate(all="ignore"):
-        found = np.where(k == 0, steps, np.expm1(k * steps) / k)
-    return np.where(sigma > 0, sigma * found, np.nan)
+        unit = np.where(k == 0, steps, np.expm1(k * steps) / k)
+    return np.where(sigma > 0, sigma * unit, np.nan)

@@ -39,7 +39,7 @@ def quantiles(
     ordered = np.take_along_axis(values, order, axis=-1)
     total = float(weights.sum())
     below = np.cumsum(weights[order], axis=-1)
-    found = np.empty((len(levels), *values.shape[:-1]))
+    out = np.empty((len(levels), *values.shape[:-1]))
     last = values.shape[-1] - 1
     for k, p in enumerate(levels):
         reached = below >= p * total * (1.0 - _ROUNDING)
@@ -48,8 +48,8 @@ def quantiles(
         stays = np.minimum(last + 1 - (~reached[..., ::-1]).argmax(axis=-1), last)
         stays = np.where(reached.all(axis=-1), 0, stays)
         pair = [np.take_along_axis(ordered, i[..., None], -1)[..., 0] for i in (first, stays)]
-        found[k] = pair[0] if (first == stays).all() else 0.5 * (pair[0] + pair[1])
-    return found
+        out[k] = pair[0] if (first == stays).all() else 0.5 * (pair[0] + pair[1])
+    return out
 
 
 def mean(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -72,8 +72,8 @@ def _interpolated(
     ordered = values if overwrite else values.copy()
     ordered.sort(axis=-1)
     share = position - low
-    found = np.empty((len(levels), *values.shape[:-1]))
+    out = np.empty((len(levels), *values.shape[:-1]))
     for k in range(len(levels)):
         a, b = ordered[..., low[k]], ordered[..., high[k]]
-        found[k] = a if share[k] == 0.0 else a + (b - a) * share[k]
-    return found
+        out[k] = a if share[k] == 0.0 else a + (b - a) * share[k]
+    return out

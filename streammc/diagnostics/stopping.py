@@ -49,12 +49,12 @@ def missed_limits(checked: Mapping[str, Any]) -> str:
     )
 
 
-def _missed(name: str, found: float | None, limit: float) -> str:
+def _missed(name: str, worst: float | None, limit: float) -> str:
     """Return the limit and the value found, with digits that tell them apart."""
-    if found is None or (found <= limit if name == "rhat" else found >= limit):
+    if worst is None or (worst <= limit if name == "rhat" else worst >= limit):
         return f"{name} unknown for some parameters, asked for {limit:.10g}"
-    digits = next((n for n in range(4, 17) if f"{found:.{n}g}" != f"{limit:.{n}g}"), 17)
-    return f"{name} {found:.{digits}g}, asked for {limit:.10g}"
+    digits = next((n for n in range(4, 17) if f"{worst:.{n}g}" != f"{limit:.{n}g}"), 17)
+    return f"{name} {worst:.{digits}g}, asked for {limit:.10g}"
 
 
 MOST_DRAWS: Final = 100_000
@@ -93,15 +93,18 @@ class StopRule:
         if value is None or isinstance(value, StopRule):
             return value
         pairs = _pairs(value)
-        given = {name: _number(name, each) for name, each in pairs.items()}
-        if "ess" not in given and "rhat" not in given:
+        numbers = {name: _number(name, each) for name, each in pairs.items()}
+        if "ess" not in numbers and "rhat" not in numbers:
             raise ConfigError(
                 f"expected stop to have a limit ess or rhat, found {value!r}: add one, since time "
                 "and draws say nothing of what the draws are worth"
             )
-        draws = int(given.get("draws", MOST_DRAWS))
+        draws = int(numbers.get("draws", MOST_DRAWS))
         return cls(
-            ess=given.get("ess"), rhat=given.get("rhat"), seconds=given.get("time"), draws=draws
+            ess=numbers.get("ess"),
+            rhat=numbers.get("rhat"),
+            seconds=numbers.get("time"),
+            draws=draws,
         )
 
     @property
@@ -188,15 +191,15 @@ def _pairs(value: Any) -> dict[str, Any]:
             f"expected stop to be a text or a mapping, found {type(value).__name__}: write "
             "'ess=1000,rhat=1.01'"
         )
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, each in pairs:
         if key not in KEYS:
             known = ", ".join(f"{name}=..." for name in KEYS)
             raise ConfigError(f"expected {known} in stop, found {key!r}: choose from them")
-        if key in found:
+        if key in entries:
             raise ConfigError(f"expected {key} once in stop, found it again: keep one")
-        found[key] = each
-    return found
+        entries[key] = each
+    return entries
 
 
 def _number(name: str, value: Any) -> float:

@@ -82,32 +82,34 @@ def signed_statistics(
     R-hat for constant draws or under four per chain. ``sd`` is ``None`` if the estimated
     variance is negative, because of too few draws.
     """
-    found: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
     if draws.size and np.isfinite(draws).all() and sign.sum() > 0.0:
         mean, terms = ratio_terms(draws, sign)
         square, square_terms = ratio_terms((draws - mean) ** 2, sign)
         weights = sign.ravel()
         q5, median, q95 = quantiles(draws.ravel(), (BAND[0], 0.5, BAND[1]), weights)
-        found = {"mean": mean, "median": median, "q5": q5, "q95": q95}
-        found["sd"] = np.sqrt(square) if square > 0.0 else None
+        statistics = {"mean": mean, "median": median, "q5": q5, "q95": q95}
+        statistics["sd"] = np.sqrt(square) if square > 0.0 else None
         if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
             with np.errstate(all="ignore"):
                 error = float(mcse_mean(terms))
-                found["mcse_mean"] = error
-                found["ess_bulk"] = square / error**2 if square > 0.0 else None
+                statistics["mcse_mean"] = error
+                statistics["ess_bulk"] = square / error**2 if square > 0.0 else None
                 tails = []
                 for p, edge in zip(BAND, (q5, q95), strict=True):
                     below = (draws <= edge).astype(np.float64)
                     _, below_terms = ratio_terms(below, sign)  # of variance p (1 - p)
                     tails.append(p * (1 - p) / float(mcse_mean(below_terms)) ** 2)
-                found["ess_tail"] = min(tails)
+                statistics["ess_tail"] = min(tails)
                 fourth, _ = ratio_terms((draws - mean) ** 4, sign)
                 spread = fourth - square**2
                 known = square > 0.0 and spread > 0.0
-                found["ess_sd"] = spread / float(mcse_mean(square_terms)) ** 2 if known else None
+                statistics["ess_sd"] = (
+                    spread / float(mcse_mean(square_terms)) ** 2 if known else None
+                )
                 # R-hat of the sampled draws, and of the terms of their signed mean.
-                found["r_hat"] = max(float(r_hat(draws)), float(r_hat(terms)))
-    return found
+                statistics["r_hat"] = max(float(r_hat(draws)), float(r_hat(terms)))
+    return statistics
 
 
 Statistics = dict[str, float | None]
@@ -221,7 +223,7 @@ def summarize_draws(
     theta: NDArray[np.float64], labels: Sequence[str], sign: NDArray[np.float64] | None = None
 ) -> dict[str, Statistics]:
     """Return statistics of draws (chain, draw, d) by label, weighted by ``sign`` (chain, draw)."""
-    found: dict[str, Statistics] = {}
+    by_label: dict[str, Statistics] = {}
     together = max(1, _TOGETHER // max(1, theta.shape[0] * theta.shape[1]))
     for first in range(0, len(labels), together):
         here = labels[first : first + together]
@@ -233,37 +235,37 @@ def summarize_draws(
             arrays = {name: values.tolist() for name, values in _statistics(draws).items()}
             each = [{name: arrays[name][k] for name in arrays} for k in range(len(here))]
         for label, values in zip(here, each, strict=True):
-            found[label] = {name: _number(values.get(name)) for name in _NAMES}
-    return found
+            by_label[label] = {name: _number(values.get(name)) for name in _NAMES}
+    return by_label
 
 
 def _statistics(draws: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Return the statistics (p,) of p parameters (p, chain, draw) by name; NaN if undefined."""
     p, chains, n = draws.shape
-    found = {name: np.full(p, np.nan) for name in _NAMES}
+    statistics = {name: np.full(p, np.nan) for name in _NAMES}
     flat = draws.reshape(p, chains * n)
     known = np.isfinite(flat).all(axis=-1) if flat.size else np.zeros(p, bool)
     if not known.any():
-        return found
+        return statistics
     if not known.all():
         draws, flat = draws[known], flat[known]
     varies = np.ptp(flat, axis=-1) > 0.0 if n >= _FEWEST_DRAWS else np.zeros(len(flat), bool)
-    found["mean"][known] = flat.mean(axis=-1)
+    statistics["mean"][known] = flat.mean(axis=-1)
     if chains * n > 1:
-        found["sd"][known] = flat.std(axis=-1)  # divisor n, as ArviZ
+        statistics["sd"][known] = flat.std(axis=-1)  # divisor n, as ArviZ
     levels = (0.05, 0.5, 0.95, 1.0 - TAIL, TAIL)
     q5, median, q95, *edges = np.quantile(flat, levels, axis=-1)
-    found["q5"][known], found["median"][known], found["q95"][known] = q5, median, q95
+    statistics["q5"][known], statistics["median"][known], statistics["q95"][known] = q5, median, q95
     if varies.any():
         if not varies.all():
             draws, edges = draws[varies], [edge[varies] for edge in edges]
         place = np.flatnonzero(known)[varies]
         with np.errstate(all="ignore"):
-            found["mcse_mean"][place] = mcse_mean(draws)
-            found["ess_tail"][place] = ess_below(draws, np.array(edges))
-            found["ess_sd"][place] = ess_sd(draws)
-            found["ess_bulk"][place], found["r_hat"][place] = _by_rank(draws)
-    return found
+            statistics["mcse_mean"][place] = mcse_mean(draws)
+            statistics["ess_tail"][place] = ess_below(draws, np.array(edges))
+            statistics["ess_sd"][place] = ess_sd(draws)
+            statistics["ess_bulk"][place], statistics["r_hat"][place] = _by_rank(draws)
+    return statistics
 
 
 def _by_rank(

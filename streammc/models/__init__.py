@@ -41,18 +41,18 @@ __all__ = sorted([*(name.replace("-", "_") for name in MODELS), *_OTHERS])
 def __getattr__(name: str) -> Any:
     """Return the builder of the model ``name``, importing it and completing its help."""
     if name in _OTHERS:
-        found = getattr(import_module(_OTHERS[name]), name)
+        builder = getattr(import_module(_OTHERS[name]), name)
     elif name.replace("_", "-") in MODELS:
         from streammc.registry import model
 
-        found = model(name.replace("_", "-"))
+        builder = model(name.replace("_", "-"))
     else:
         raise AttributeError(
             f"module 'streammc.models' has no attribute {name!r}: it has {', '.join(__dir__())}",
             name=name,
             obj=sys.modules[__name__],
         )
-    return globals().setdefault(name, documented(_SHARED)(found))
+    return globals().setdefault(name, documented(_SHARED)(builder))
 
 
 def __dir__() -> list[str]:

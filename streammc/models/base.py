@@ -436,11 +436,11 @@ class StatedModel(Shown, ABC):
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """Return one label per component of theta; ConfigError for another number of columns."""
-        n, found = self.n_features, len(feature_names)
-        if n is not None and found != n:
+        n, count = self.n_features, len(feature_names)
+        if n is not None and count != n:
             raise ConfigError(
-                f"expected {'one column' if n == 1 else f'{n} columns'}, found {found} "
-                f"({', '.join([*feature_names[:5], *(['...'] * (found > 5))])}): {self.advice}"
+                f"expected {'one column' if n == 1 else f'{n} columns'}, found {count} "
+                f"({', '.join([*feature_names[:5], *(['...'] * (count > 5))])}): {self.advice}"
             )
         components = (each for p in self._stated for each in p.labels(feature_names))
         return tuple(label for labels in components for label in labels)
@@ -497,7 +497,7 @@ class StatedModel(Shown, ABC):
         columns are.
         """
         level, q, at = self.level(rows), len(feature_names), 0
-        found: list[JointNormal | dict[str, FamilyPrior]] = []
+        defaults: list[JointNormal | dict[str, FamilyPrior]] = []
         for parameter in self._stated:
             own = labels[at : at + parameter.size(q)]
             at += len(own)
@@ -505,12 +505,12 @@ class StatedModel(Shown, ABC):
                 continue
             if parameter.default is not None:
                 each = parameter.default(rows, feature_names, level)
-                found.append(dict(zip(own, each * (len(own) // len(each)), strict=True)))
+                defaults.append(dict(zip(own, each * (len(own) // len(each)), strict=True)))
             elif parameter.table_scale == COEFFICIENT:
                 for first in range(0, len(own), q):
                     one = own[first : first + q]
-                    found.append(coefficients(one, rows, feature_names, level, coding))
-        return found
+                    defaults.append(coefficients(one, rows, feature_names, level, coding))
+        return defaults
 
     def _each(self, d: int) -> list[Parameter]:
         """Return the parameter of each of the d components of theta."""
@@ -522,7 +522,7 @@ class StatedModel(Shown, ABC):
     def _by_label(self, labels: Sequence[str], value: Callable[[Parameter], Any]) -> dict[str, Any]:
         """Return a property of the parameter of each label, where there is one."""
         pairs = zip(labels, self._each(len(labels)), strict=False)
-        return {label: found for label, each in pairs if (found := value(each))}
+        return {label: stated for label, each in pairs if (stated := value(each))}
 
     def _transformed(self, d: int) -> Iterator[tuple[str, slice]]:
         """Yield the supports with a transform and where in theta; neighbours that fit together."""
@@ -664,21 +664,25 @@ class FactorModel(StatedModel):
         own = np.ones(len(feature_names), np.bool_)
         for block in self.factors:
             own[block.columns] = False
-        names = [name for name, kept in zip(feature_names, own, strict=True) if kept]
+        names = [
+            name for name, plain_column in zip(feature_names, own, strict=True) if plain_column
+        ]
         plain = self._of_features(names)
         kept_rows = Rows(np.ascontiguousarray(rows.X[:, own]), *rows[1:])
         if coding is not None:
-            columns = tuple(each for each, kept in zip(coding.columns, own, strict=True) if kept)
+            columns = tuple(
+                each for each, plain_column in zip(coding.columns, own, strict=True) if plain_column
+            )
             coding = Coding(columns, coding.sizes, coding.mean[own], coding.scale[own])
-        found = plain.default_priors(plain.labels(names), names, kept_rows, coding)
+        defaults = plain.default_priors(plain.labels(names), names, kept_rows, coding)
         prior = scale_prior(self.level(rows).unit)
-        return [*found, {block.label: prior for block in self.factors}]
+        return [*defaults, {block.label: prior for block in self.factors}]
 
     def _of_features(self, names: Sequence[str]) -> Self:
         """Return the model of these columns alone, without factors."""
-        given: Any = self
+        model: Any = self
         own = {"features": tuple(names)} if hasattr(self, "features") else {}
-        return replace(given, factors=(), **own)  # type: ignore[no-any-return]
+        return replace(model, factors=(), **own)  # type: ignore[no-any-return]
 
     def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
         """Return how the parameters go to the table's scale; those of factors stay as they are."""
@@ -695,8 +699,8 @@ class FactorModel(StatedModel):
 
     def described_factors(self) -> dict[str, Any]:
         """Return the factors as a part of the description; empty without any."""
-        found = [vars(block).copy() for block in self.factors]
-        return {"factors": found} if found else {}
+        blocks = [vars(block).copy() for block in self.factors]
+        return {"factors": blocks} if blocks else {}
 
 
 BETA: Final = predictor()

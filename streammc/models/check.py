@@ -212,11 +212,11 @@ def _moments(model: Model, eta: Matrix, draws: int, rng: np.random.Generator) ->
     first = second = 0.0
     for point in range(points):  # one at a time: a row's expansion may be wide
         here = slice(point * draws, (point + 1) * draws)
-        found = both(repeated[:, here], y[here])
-        if max(found) > Z_LIMIT:
+        largest = both(repeated[:, here], y[here])
+        if max(largest) > Z_LIMIT:
             more = np.repeat(eta[:, [point]], CONFIRM * draws, axis=1)
-            found = both(more, model.simulate(more, rng))
-        first, second = max(first, found[0]), max(second, found[1])
+            largest = both(more, model.simulate(more, rng))
+        first, second = max(first, largest[0]), max(second, largest[1])
     return [
         Finding("simulated mean of the score", first, Z_LIMIT, "z"),
         Finding("simulated mean of score squared plus curvature", second, Z_LIMIT, "z"),
@@ -316,20 +316,22 @@ def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, F
     out = evaluate(model, eta, y, 2, X)
     scale = np.maximum(1.0, np.abs(out).max(axis=0))
     own = [1 + p + a * p - a * (a - 1) // 2 for a in range(p)]
-    found = []
+    by_difference = []
     for a in range(p):
         # Sixteen standard deviations, if the second derivative is right.
         with np.errstate(all="ignore"):
             width = 16.0 / np.sqrt(np.abs(out[own[a]]))
         longest = np.fmin(0.25 * np.maximum(1.0, np.abs(eta[a])), width)
-        found.append(differences(lambda moved: evaluate(model, moved, y, 2, X), eta, a, longest))
+        by_difference.append(
+            differences(lambda moved: evaluate(model, moved, y, 2, X), eta, a, longest)
+        )
 
     def error(row: int, a: int, of: int) -> Vector:
         """Return the errors (m,) of ``out[row]`` as the derivative of ``out[of]`` in eta[a]."""
-        slope, doubt = found[a].slope[of], found[a].error[of]
+        slope, doubt = by_difference[a].slope[of], by_difference[a].error[of]
         with np.errstate(all="ignore"):
             size = np.maximum(np.abs(out[row]), np.abs(slope))
-            allowed = DOUBT * doubt + NOISE * found[a].noise[row] + floor * scale
+            allowed = DOUBT * doubt + NOISE * by_difference[a].noise[row] + floor * scale
             excess = np.abs(out[row] - slope) - allowed
             unknown = DOUBT * doubt > UNKNOWN * np.maximum(size, scale)
             result = np.where(excess > 0.0, excess / size, 0.0 * np.abs(excess))
@@ -400,7 +402,7 @@ def differences(
     ``longest`` (m,) are the longest steps to try: steps across the whole of a narrow likelihood
     agree with each other, and not with its derivative.
     """
-    found, floors, still = [], [], []
+    by_step, floors, still = [], [], []
     with np.errstate(all="ignore"):
         for step in STEPS:
             total: Array = np.zeros(())
@@ -413,11 +415,11 @@ def differences(
                 values.append(value)
             h = step * longest
             slope = total / (12.0 * h)
-            found.append(slope)
+            by_step.append(slope)
             largest = np.abs(values).max(axis=0)
             floors.append(_EPSILON * (largest + np.abs(x[a] * slope)) / h)
             still.append(np.ptp(values, axis=0) == 0.0)
-        slopes, floor = np.array(found), np.array(floors)
+        slopes, floor = np.array(by_step), np.array(floors)
         gaps = np.abs(np.diff(slopes, axis=0))
         # The neighbours' gaps too: one gap is small by chance. Rounding grows as steps shrink.
         error = gaps + floor[:-1]

@@ -243,9 +243,9 @@ class GaussianProcess(StatedModel):
         ConfigError if there is no column, or one is the intercept.
         """
         if not feature_names or "Intercept" in feature_names:
-            found = "an intercept" if feature_names else "none"
+            what = "an intercept" if feature_names else "none"
             raise ConfigError(
-                f"{self.name}: expected columns that tell rows apart, found {found}: ingest with "
+                f"{self.name}: expected columns that tell rows apart, found {what}: ingest with "
                 "--no-intercept"
             )
         return super().labels(feature_names)

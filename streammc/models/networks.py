@@ -350,7 +350,7 @@ class Network(LinearModel):
             parts += [rng.standard_normal(n_out * n_in) / math.sqrt(n_in), np.zeros(n_out)]
         total = max(float(rows.weight.sum()), 1e-300)
         chance = min(max(float(rows.weight @ rows.y) / total, 0.01), 0.99)
-        last = parts[-2]  # activations are about 1/2 before anything is learnt
+        last = parts[-2]  # activations are about 1/2 before untyped is learnt
         parts[-1] = np.array([math.log(chance / (1.0 - chance)) - 0.5 * last.sum()])
         return np.concatenate(parts)
 
@@ -396,16 +396,16 @@ def network(hidden: Sequence[int] = (8, 4), prior: PriorOption | None = None) ->
     >>> network([2]).labels(["Intercept", "x"])[4:]
     ('output[0]', 'output[1]', 'output_bias')
     """
-    given = [hidden] if isinstance(hidden, int) else hidden
-    whole = isinstance(given, Sequence) and all(
-        isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in given
+    layers = [hidden] if isinstance(hidden, int) else hidden
+    whole = isinstance(layers, Sequence) and all(
+        isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in layers
     )
-    if not whole or not given:
+    if not whole or not layers:
         raise ConfigError(
             f"expected hidden layers of at least 1 unit, as [8, 4], found {hidden!r}"
             ": give whole numbers"
         )
-    sizes = tuple(given)
+    sizes = tuple(layers)
     p = sizes[0] + sum((n_in + 1) * n_out for n_in, n_out in pairwise((*sizes, 1)))
     refuse_many_predictors(p, "units of the first layer and later weights and biases")
     return Network(_completed(prior), sizes)

@@ -123,7 +123,7 @@ def own_imports(modules: Iterable[str]) -> dict[str, bytes]:
 
     A module in ``modules`` itself is left out unless another of them imports it.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     seen: set[str] = set()
     left = list(modules)
     while left:
@@ -135,10 +135,10 @@ def own_imports(modules: Iterable[str]) -> dict[str, bytes]:
         if content is None:
             continue
         for each in _imported(name, content, _is_package(name)):
-            if each not in found and (own := own_file(each)) is not None:
-                found[each] = own
+            if each not in files and (own := own_file(each)) is not None:
+                files[each] = own
                 left.append(each)
-    return found
+    return files
 
 
 def own_file(name: str, origin: str | None = None) -> bytes | None:
@@ -202,11 +202,11 @@ def _spec(name: str) -> ModuleSpec | None:
 
 def _imported(name: str, content: bytes, package: bool) -> list[str]:
     """Return the names of the modules that a source may import, with the packages around them."""
-    found = set()
+    modules = set()
     for each in _named(name, content, package):
         parts = each.split(".")
-        found |= {".".join(parts[: end + 1]) for end in range(len(parts))}
-    return sorted(found)
+        modules |= {".".join(parts[: end + 1]) for end in range(len(parts))}
+    return sorted(modules)
 
 
 @lru_cache(maxsize=256)
@@ -507,9 +507,9 @@ def user(
     )
 
 
-def _functions(**given: Any) -> dict[str, Function]:
+def _functions(**options: Any) -> dict[str, Function]:
     """Return the functions that are there by name; refuse what is none."""
-    functions = {name: each for name, each in given.items() if each is not None}
+    functions = {name: each for name, each in options.items() if each is not None}
     for name, function in functions.items():
         if not callable(function):
             raise ConfigError(f"expected a function as {name}, found {function!r:.60}: pass one")
@@ -521,16 +521,16 @@ def _refuse_names(names: tuple[Any, ...]) -> None:
         raise ConfigError(f"expected different names of parameters, found {names!r}: rename them")
 
 
-def _refuse_parameters(given: tuple[Any, ...], n_features: int | None) -> None:
+def _refuse_parameters(parameters: tuple[Any, ...], n_features: int | None) -> None:
     """Refuse records of parameters that a model of the user's own cannot have."""
-    wrong = [each for each in given if not isinstance(each, Parameter)]
+    wrong = [each for each in parameters if not isinstance(each, Parameter)]
     if wrong:
         raise ConfigError(
             f"expected parameters as streammc.models.Parameter, found {wrong[0]!r:.60}: write "
             "Parameter(name, ...)"
         )
-    _refuse_names(tuple(each.name for each in given))
-    for each in given:
+    _refuse_names(tuple(each.name for each in parameters))
+    for each in parameters:
         if each.support not in (REAL, POSITIVE) or callable(each.default):
             raise ConfigError(
                 f"expected a parameter that is {REAL} or {POSITIVE}, with a prior as default, "
@@ -541,12 +541,12 @@ def _refuse_parameters(given: tuple[Any, ...], n_features: int | None) -> None:
                 f"expected n_features with a parameter for each feature that is no coefficient, "
                 f"found none with {each.name!r}: give the number of columns"
             )
-    if any(b.n_linear and not a.n_linear for a, b in pairwise(given)):
+    if any(b.n_linear and not a.n_linear for a, b in pairwise(parameters)):
         raise ConfigError(
-            f"expected the coefficients first, found {', '.join(each.name for each in given)}: "
-            "give them in the order of theta, which begins with its linear predictors"
+            f"expected the coefficients first, found {', '.join(each.name for each in parameters)}"
+            ": give them in the order of theta, which begins with its linear predictors"
         )
-    kinds = sorted({each.exponential for each in given if each.exponential})
+    kinds = sorted({each.exponential for each in parameters if each.exponential})
     if len(kinds) > 1:
         raise ConfigError(
             f"expected one meaning of the exponentials, found {' and '.join(kinds)}: leave all "

@@ -93,12 +93,12 @@ class GroupDensity:
     def log(self, v1: Vector, v2: Vector) -> Vector:
         """Return the log density at points (m,), up to a constant."""
         u1, u2 = self.effects(v1, v2)
-        found = -0.5 * (v1 * v1 + v2 * v2)
+        log_density = -0.5 * (v1 * v1 + v2 * v2)
         step = max(_ENTRIES // max(len(self._y), 1), 1)
         for low in range(0, len(v1) if len(self._y) else 0, step):
             here = slice(low, low + step)
-            found[here] += self._weight @ self._terms(u1[here], u2[here])
-        return found
+            log_density[here] += self._weight @ self._terms(u1[here], u2[here])
+        return log_density
 
     def _terms(self, u1: Vector, u2: Vector) -> Matrix:
         """Return the log-likelihood (n, m) of each row at each point."""
@@ -207,10 +207,10 @@ def write_effect_draws(
     numbers = named_groups(table, labels, model)
     require_checked(table, request.scheduler)
     bound = by_group(table, model)[1]
-    kept = load_draws(run, model, request.draws, table)
-    require_equal_draws(kept)
-    shape = (run.chains, len(kept.numbers))
-    moved = slope_scale(bound, kept.design)
+    posterior = load_draws(run, model, request.draws, table)
+    require_equal_draws(posterior)
+    shape = (run.chains, len(posterior.numbers))
+    moved = slope_scale(bound, posterior.design)
     columns = {
         "u": Column("float64", ("chain", "draw", "effect"), (*shape, len(bound.effects))),
         "rows": Column("int64"),
@@ -219,7 +219,9 @@ def write_effect_draws(
     with RowArrays(path, columns, len(numbers), 1, kind, request.overwrite, GROUPS) as writer:
         for place, number in enumerate(numbers.tolist()):
             writer.write_ids(place, table.groups.labels(number, number + 1))
-            drawn = np.stack(list(draws_of_group(bound, number, kept.theta, moved, request.seed)))
+            drawn = np.stack(
+                list(draws_of_group(bound, number, posterior.theta, moved, request.seed))
+            )
             sizes = np.diff(table.groups.offset[number : number + 2])
             whole = drawn.reshape(1, *shape, len(bound.effects))
             writer.target.write(place, {"u": whole, "rows": sizes})
@@ -241,7 +243,7 @@ def write_effect_draws(
         arrays = {
             "effect": (("effect",), np.array(bound.effects)),
             "chain": (("chain",), np.arange(run.chains)),
-            "draw": (("draw",), kept.numbers),
+            "draw": (("draw",), posterior.numbers),
         }
         return facts | writer.commit(facts, arrays)
 
@@ -257,17 +259,17 @@ def named_groups(table: Any, labels: Sequence[str], model: Any) -> Index:
             "least one"
         )
     wanted = np.array([str(each).encode() for each in dict.fromkeys(labels)])
-    found = LabelIndex(table.groups).find(wanted)
-    if (found == UNKNOWN).any():
-        missing = wanted[found == UNKNOWN][0].decode()
+    places = LabelIndex(table.groups).find(wanted)
+    if (places == UNKNOWN).any():
+        missing = wanted[places == UNKNOWN][0].decode()
         near = get_close_matches(missing, _near_labels(table.groups, missing), n=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "give one of its labels"
         raise ConfigError(
             f"expected a group of {model.column!r} of the run, found {missing[:60]!r}, which is "
             f"none: {hint}"
         )
-    first = np.unique(found, return_index=True)[1]  # two spellings may be one label
-    numbers: Index = found[np.sort(first)]
+    first = np.unique(places, return_index=True)[1]  # two spellings may be one label
+    numbers: Index = places[np.sort(first)]
     return numbers
 
 

@@ -199,17 +199,17 @@ def write_effects(
     began = time.perf_counter()
     require_store_with_effects(run, model, table)
     grouped, bound = by_group(table, model)
-    kept = load_draws(run, model, request.draws, table)
-    require_equal_draws(kept)
+    posterior = load_draws(run, model, request.draws, table)
+    require_equal_draws(posterior)
     everything = model.unconstrain(run.draws_matrix())
     everything = everything.reshape(-1, everything.shape[-1])
-    shift, scale = slope_scale(bound, kept.design)
+    shift, scale = slope_scale(bound, posterior.design)
     if fewer:
-        share = _largest_share(bound, grouped, kept.theta[::_PILOT_STEP], shift, scale)
+        share = _largest_share(bound, grouped, posterior.theta[::_PILOT_STEP], shift, scale)
         wanted = max(DRAWS_PER_DIMENSION * everything.shape[1], ceil(share / LARGEST_ERROR**2))
         if wanted < request.draws:
-            kept = load_draws(run, model, wanted, table)
-    theta = matched(kept.theta, everything)
+            posterior = load_draws(run, model, wanted, table)
+    theta = matched(posterior.theta, everything)
     names = ("mean", "sd", *request.names)
     by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
     columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}
@@ -270,9 +270,9 @@ def require_store_with_effects(run: RunDirectory, model: Model, table: Any) -> N
     require_temperature_one(run)
 
 
-def require_equal_draws(kept: Draws) -> None:
+def require_equal_draws(posterior: Draws) -> None:
     """Refuse draws with signs."""
-    if kept.weights is not None:
+    if posterior.weights is not None:
         raise RefusedError(
             "expected draws of equal weight, found a run whose draws have signs: effects have no "
             "signed quantiles; sample with hmc-ecs or hmc"

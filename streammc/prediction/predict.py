@@ -102,14 +102,16 @@ def write_predictions(
             "--by, or write zarr"
         )
     require_predictable(model, request)
-    kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
+    posterior = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = record.describe_design(table.attributes)
-    notes = predictors.check(kept.design, described)
-    regression, theta, effects = model, kept.theta, None
+    notes = predictors.check(posterior.design, described)
+    regression, theta, effects = model, posterior.theta, None
     if isinstance(model, MixedModel):
-        theta, effects = row_effects(run, model, table, kept, request, described)
+        theta, effects = row_effects(run, model, table, posterior, request, described)
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
-    coefficients = predictors.on_table(regression, theta, kept.weights, kept.design, described)
+    coefficients = predictors.on_table(
+        regression, theta, posterior.weights, posterior.design, described
+    )
     scored = table.response is not None
     covariate, sampled = None, False
     seed, pass_options = request.seed, (request.scheduler, request.progress)
@@ -152,12 +154,12 @@ def write_predictions(
         if effects is not None:
             task = GroupedPredictTask(*settings, effects=effects)
         totals: Totals = table.reduce(task, scheduler=request.scheduler, progress=request.progress)
-        found, arrays = _scores(task, totals, request)
+        scores, arrays = _scores(task, totals, request)
         notes += mostly_new_groups(effects, int(totals.new_rows[0]))
-        if request.by is not None and found["by"] is not None:
-            found["by"] = {
+        if request.by is not None and scores["by"] is not None:
+            scores["by"] = {
                 "column": request.by,
-                "groups": found["by"],
+                "groups": scores["by"],
                 "quantiles_sampled": sampled,
             }
         facts: dict[str, Any] = {
@@ -165,8 +167,8 @@ def write_predictions(
             "draws": coefficients.draws,
             "interval": request.interval,
             "quantiles": list(request.names),
-            "mean_sign": kept.mean_sign,
-            **found,
+            "mean_sign": posterior.mean_sign,
+            **scores,
             "run": run.place,
             "store": table.address,
             "store_fingerprint": table.fingerprint,
@@ -202,12 +204,12 @@ def _scores(
         facts["log_score"] = float(score / weight) if known else None
         facts["weight"] = float(weight)
     if task.thresholds is not None and (totals.histogram[0].sum(axis=0) > 0.0).all():
-        found, facts["auc"] = curves(totals.histogram, task.thresholds.edges, *band)
-        arrays |= found
+        own, facts["auc"] = curves(totals.histogram, task.thresholds.edges, *band)
+        arrays |= own
     if task.covariate is not None:
-        found = calibration(totals.groups.T, task.covariate.edges, *band, task.scored)
-        arrays |= found
-        facts["by"] = len(found["group_mean"][1])
+        own = calibration(totals.groups.T, task.covariate.edges, *band, task.scored)
+        arrays |= own
+        facts["by"] = len(own["group_mean"][1])
     return facts, arrays
 
 

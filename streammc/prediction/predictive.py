@@ -104,8 +104,8 @@ def log_average(
     density = np.exp(values - top)
     average = density.mean(axis=0) if weights is None else (weights / weights.sum()) @ density
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Vector = np.log(average) + top
-    return found
+        log_density: Vector = np.log(average) + top
+    return log_density
 
 
 _COUNTED_ROWS = 2**14
@@ -248,7 +248,7 @@ class PredictTask(PieceTask[Totals]):
     def _log_chances(self, rows: Rows, average: Vector, groups: Index) -> Vector:
         """Return the log predictive densities (m,) of binary responses, given P(y = 1)."""
         X, y, offset, _ = rows
-        found = log_chance(y, average)
+        log_density = log_chance(y, average)
         near = np.flatnonzero((average > NEAR_ONE) & (y < 1.0))
         step = self.tile_rows()
         for low in range(0, len(near), step):
@@ -258,8 +258,8 @@ class PredictTask(PieceTask[Totals]):
             own = groups[at] if len(groups) else groups
             other = self.log_densities(eta, near_rows, np.zeros(len(at)), own)
             ones = np.where(y[at] > 0.0, y[at] * np.log(average[at]), 0.0)
-            found[at] = ones + (1.0 - y[at]) * other
-        return found
+            log_density[at] = ones + (1.0 - y[at]) * other
+        return log_density
 
     def combine(self, left: Totals, right: Totals) -> Totals:
         """Return the sum of the totals of two neighbouring blocks."""
@@ -366,28 +366,28 @@ class GroupedPredictTask(PredictTask):
 
     def groups_of(self, piece: RowBlock, totals: Totals) -> Index:
         """Return the groups of the rows of a piece; count those of new groups."""
-        found = self.effects.groups_of(piece.start, piece.start + len(piece.y))
-        totals.new_rows[0] += float((found == UNKNOWN).sum())
-        return found
+        groups = self.effects.groups_of(piece.start, piece.start + len(piece.y))
+        totals.new_rows[0] += float((groups == UNKNOWN).sum())
+        return groups
 
     def means(
         self, eta: NDArray[np.float64], X: NDArray[Any], groups: Index
     ) -> tuple[Matrix, list[GroupPart]]:
         """Return the mean responses (m, S), and the parts of the groups."""
         parts = self.effects.of_rows(groups, X)
-        found = np.empty(eta.shape[1:])
+        means = np.empty(eta.shape[1:])
         for part in parts:
             own = eta[:, part.rows]
             if part.values is None:
                 own[0] += part.mean
-                found[part.rows] = self.rules.means(own, part.sd)
+                means[part.rows] = self.rules.means(own, part.sd)
                 continue
             assert part.shares is not None
             at_nodes = responses(self.model, _moved(own, part.values))
             # The nodes that a rule does not use are 0 with share 0.
             terms = at_nodes.reshape(part.shares.shape) * part.shares
-            found[part.rows] = terms.sum(axis=-1)
-        return found, parts
+            means[part.rows] = terms.sum(axis=-1)
+        return means, parts
 
     def bounds(self, means: Matrix, eta: NDArray[np.float64], made_by: list[GroupPart]) -> Matrix:
         """Return the quantiles (probabilities, m) of the mean response.
@@ -411,23 +411,25 @@ class GroupedPredictTask(PredictTask):
         )
         predictors = np.zeros((len(eta), ends.size))
         predictors[0] = ends.ravel()
-        found: Matrix = np.asarray(self.model.mean(predictors), dtype=np.float64)
-        return found.reshape(ends.shape).copy()
+        bounds: Matrix = np.asarray(self.model.mean(predictors), dtype=np.float64)
+        return bounds.reshape(ends.shape).copy()
 
     def log_densities(
         self, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, groups: Index
     ) -> Vector:
         """Return the log predictive densities (m,) of responses, over draws and effects."""
-        found = np.empty(len(y))
+        log_density = np.empty(len(y))
         for part in self.effects.of_rows(groups, X):
             own, here = eta[:, part.rows], np.ascontiguousarray(y[part.rows])
             if part.values is None:
                 own[0] += part.mean
                 values = self._of_normal(own, part.sd, here)
-                found[part.rows] = self._average(values[..., None], np.ones((*values.shape, 1)))
+                log_density[part.rows] = self._average(
+                    values[..., None], np.ones((*values.shape, 1))
+                )
             else:
-                found[part.rows] = self._at_nodes(own, X[part.rows], here, part)
-        return found
+                log_density[part.rows] = self._at_nodes(own, X[part.rows], here, part)
+        return log_density
 
     def _of_normal(self, eta: NDArray[np.float64], sd: Matrix, y: Vector) -> Matrix:
         """Return the log densities (k, S) of responses, integrated over normal effects."""
@@ -435,14 +437,14 @@ class GroupedPredictTask(PredictTask):
         if kind == STUDENT_T and len(self.model.constants):
             kind = STUDENT_T_FIXED
         wide = (sd.max(axis=1) > _NARROW) | (kind in (STUDENT_T, STUDENT_T_FIXED))
-        scalars, found = len(self.coefficients.scalars), np.empty(sd.shape)
+        scalars, log_density = len(self.coefficients.scalars), np.empty(sd.shape)
         for rows, nodes in ((np.flatnonzero(~wide), _NODES), (np.flatnonzero(wide), PANELS)):
             constants = group_constants(kind, 0, scalars, False, -1, nodes, self.model.constants)
             values = np.empty((len(rows), sd.shape[1]))
             own = np.ascontiguousarray(eta[:, rows])
             normal_densities(own, sd[rows], y[rows], constants, values)
-            found[rows] = values
-        return found
+            log_density[rows] = values
+        return log_density
 
     def _at_nodes(
         self, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, part: GroupPart
@@ -464,8 +466,8 @@ class GroupedPredictTask(PredictTask):
         top = np.where(np.isfinite(top), top, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             total = (share * np.exp(values - top[:, None, None])).sum(axis=(1, 2))
-            found: Vector = np.log(total) + top
-        return found
+            average: Vector = np.log(total) + top
+        return average
 
 
 class NormalRules:
@@ -493,13 +495,13 @@ class NormalRules:
             moved = eta.copy()
             moved[0] += 0.5 * sd * sd
             return responses(self._model, moved)
-        found = np.zeros(sd.shape)
+        means = np.zeros(sd.shape)
         largest = np.maximum(sd.max(axis=1, initial=0.0), 1.0)
         size = np.ceil(np.log2(np.minimum(largest, 2.0**_WIDEST))).astype(np.int64)
         for each in np.unique(size):
             rows = np.flatnonzero(size == each)
-            found[rows] = self._integrated(eta[:, rows], sd[rows], *self.rule(int(each)))
-        return found
+            means[rows] = self._integrated(eta[:, rows], sd[rows], *self.rule(int(each)))
+        return means
 
     def rule(self, size: int) -> tuple[Vector, Vector]:
         """Return nodes and weights for standard deviations up to ``2^size``."""

@@ -81,8 +81,8 @@ class Coefficients(NamedTuple):
 
     def thinned(self, most: int) -> Coefficients:
         """Return at most ``most`` evenly spaced draws, without their weights."""
-        kept = np.arange(self.draws)[:: max(-(-self.draws // most), 1)]
-        slopes, shifts, scalars = self.slopes[:, kept], self.shifts[:, kept], self.scalars[:, kept]
+        at = np.arange(self.draws)[:: max(-(-self.draws // most), 1)]
+        slopes, shifts, scalars = self.slopes[:, at], self.shifts[:, at], self.scalars[:, at]
         return Coefficients(slopes, shifts, scalars, None)
 
 
@@ -92,13 +92,13 @@ def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
     ModelError if the model has no mean response, or returns another shape.
     """
     p, m, draws = eta.shape
-    found = model.mean(eta.reshape(p, m * draws))
-    if found.shape != (m * draws,):
+    mean = model.mean(eta.reshape(p, m * draws))
+    if mean.shape != (m * draws,):
         raise ModelError(
             f"expected mean(eta) of the model {model.name!r} to return shape {(m * draws,)}, "
-            f"found {found.shape}: correct the function"
+            f"found {mean.shape}: correct the function"
         )
-    means = np.ascontiguousarray(found.reshape(m, draws), dtype=np.float64)
+    means = np.ascontiguousarray(mean.reshape(m, draws), dtype=np.float64)
     return means.copy() if np.may_share_memory(means, eta) else means
 
 
@@ -126,7 +126,7 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
             else f"the {len(ours)} features of the run, found {len(theirs)}"
         )
         raise IdentityError(f"expected {expected} in the store: {_LIKE}")
-    found = _compared_names(run, table)
+    warnings = _compared_names(run, table)
     mine, other = run["formula"] or {}, table["formula"] or {}
     for key in ("states", "columns"):
         if mine.get(key, {}) != other.get(key, {}):
@@ -141,7 +141,7 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
                 f"expected {'no ' * (run[key] is None)}{key} as in the store of the run, found "
                 f"{table[key] or 'none'}: {_LIKE}"
             )
-    return found
+    return warnings
 
 
 def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
@@ -149,7 +149,7 @@ def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[st
 
     A run of an earlier version has no name of its response, and a table to predict may have none.
     """
-    found = []
+    warnings = []
     for key, effect in (("offset", "the predictions"), ("response", "the scores")):
         mine, other = run.get(key), table.get(key)
         if mine is None or other is None or _same(run, table, key):
@@ -159,11 +159,11 @@ def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[st
             raise IdentityError(
                 f"expected the {key} {mine!r} of the run, found {other!r} in the store: {_LIKE}"
             )
-        found.append(
+        warnings.append(
             f"the {key} of the table is {other!r}, that of the run {mine!r}: {effect} hold only "
             "if both are the same quantity"
         )
-    return found
+    return warnings
 
 
 def _same(run: Mapping[str, Any], table: Mapping[str, Any], key: str) -> bool:
@@ -255,8 +255,8 @@ def load_draws(
             f"expected a finished run at {str(run.path)!r}, found {run.committed_draws} of "
             f"{run.draws} draws: resume it"
         )
-    kept = thin(run.chains, run.committed_draws, wanted)
-    reported = run.draws_matrix()[:, kept]
+    numbers = thin(run.chains, run.committed_draws, wanted)
+    reported = run.draws_matrix()[:, numbers]
     theta = model.unconstrain(reported).reshape(-1, reported.shape[-1])
     if weights is None:
         weights = run.statistics("sign").get("sign")
@@ -268,7 +268,7 @@ def load_draws(
                 f"expected weights of shape {(run.chains, run.committed_draws)}, found "
                 f"{everywhere.shape}: pass one weight per draw"
             )
-        chosen = np.ascontiguousarray(everywhere[:, kept].ravel())
+        chosen = np.ascontiguousarray(everywhere[:, numbers].ravel())
         mean_sign = min(
             float(part.sum() / max(np.abs(part).sum(), 1e-300)) for part in (everywhere, chosen)
         )
@@ -285,21 +285,21 @@ def load_draws(
             f"expected the run {str(run.path)!r} to describe its store, found one of an earlier "
             "version: give the store it was sampled on"
         )
-    return Draws(theta, chosen, mean_sign, described, kept)
+    return Draws(theta, chosen, mean_sign, described, numbers)
 
 
-def matched(kept: Matrix, everything: Matrix) -> Matrix:
+def matched(draws: Matrix, everything: Matrix) -> Matrix:
     """Return draws (S, d), moved so that their mean and covariance are those of all draws (N, d).
 
     Means and variances of linear functions then have no Monte Carlo error of their own.
     """
-    center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
-    size, d = kept.shape
+    center, away = everything.mean(axis=0), draws - draws.mean(axis=0)
+    size, d = draws.shape
     if size < DRAWS_PER_DIMENSION * d:
         return np.ascontiguousarray(center + away)
     try:
         whole = np.linalg.cholesky(np.cov(everything.T, bias=True).reshape(d, d))
-        part = np.linalg.cholesky(np.cov(kept.T, bias=True).reshape(d, d))
+        part = np.linalg.cholesky(np.cov(draws.T, bias=True).reshape(d, d))
     except np.linalg.LinAlgError:  # a parameter that does not move
         return np.ascontiguousarray(center + away)
     return np.ascontiguousarray(center + np.linalg.solve(part, away.T).T @ whole.T)

@@ -358,7 +358,7 @@ def _band(
 ) -> Arrays:
     """Return the mean and the quantiles over draws of ``values`` (S, k), as named arrays."""
     by_place = np.ascontiguousarray(values.T)
-    found: Arrays = {name: ((dim,), mean(by_place, weights))}
+    arrays: Arrays = {name: ((dim,), mean(by_place, weights))}
     for end, bound in zip(names, quantiles(by_place, probabilities, weights), strict=True):
-        found[f"{name}_{end}"] = ((dim,), bound)
-    return found
+        arrays[f"{name}_{end}"] = ((dim,), bound)
+    return arrays

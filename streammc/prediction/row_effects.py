@@ -69,14 +69,14 @@ class LabelIndex:
     def find(self, labels: NDArray[Any]) -> Index:
         """Return the number of the group of each label (m,), or ``UNKNOWN``."""
         wanted, inverse = np.unique(as_text(labels), return_inverse=True)
-        found = self._as_written(wanted)
+        number = self._as_written(wanted)
         boolean = self._groups.n_groups <= len(_TRUTHS)
         own = self._groups.labels(0, 1).dtype
         numbers = own.kind != "S"
         padded = min(own.itemsize, _NUMBER_BYTES) if not numbers and labels.dtype.kind != "S" else 0
         others = [
             (place, text)
-            for place in np.flatnonzero(found == UNKNOWN).tolist()
+            for place in np.flatnonzero(number == UNKNOWN).tolist()
             for text in spellings(wanted[place], boolean, numbers, padded)
         ]
         if others:
@@ -85,8 +85,8 @@ class LabelIndex:
             place = np.array([place for place, _ in others])[known]
             pairs = np.unique(np.stack([place, group[known]], axis=1), axis=0)
             places, first, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
-            found[places[count == 1]] = pairs[first[count == 1], 1]
-        return found[inverse]
+            number[places[count == 1]] = pairs[first[count == 1], 1]
+        return number[inverse]
 
     def example(self) -> str:
         """Return the label of a group."""
@@ -96,16 +96,16 @@ class LabelIndex:
         """Return the number of the group of each text (m,), or ``UNKNOWN``."""
         hashes = _hashes(wanted)
         at = np.searchsorted(self._hashes, hashes)
-        found = np.full(len(wanted), UNKNOWN)
+        number = np.full(len(wanted), UNKNOWN)
         open_ = np.arange(len(wanted))
         while True:  # again for labels whose hash is also that of another group
             open_ = open_[at[open_] < len(self._hashes)]
             open_ = open_[self._hashes[at[open_]] == hashes[open_]]
             if not len(open_):
-                return found
+                return number
             group = self._order[at[open_]]
             same = self._labels_of(group) == wanted[open_]
-            found[open_[same]] = group[same]
+            number[open_[same]] = group[same]
             open_ = open_[~same]
             at[open_] += 1
 
@@ -157,12 +157,12 @@ def _hashes(texts: NDArray[np.bytes_]) -> NDArray[np.uint64]:
     """Return (m,) a hash of each text; the width of the array does not matter."""
     width = -(-texts.itemsize // 8) * 8
     words = texts.astype(f"S{width}").view(np.uint8).reshape(-1, width).view("<u8")
-    found = np.zeros(len(texts), np.uint64)
+    hashes = np.zeros(len(texts), np.uint64)
     for index in range(words.shape[1]):
-        mixed = (found ^ words[:, index]) * _PRIME
+        mixed = (hashes ^ words[:, index]) * _PRIME
         mixed ^= mixed >> np.uint64(32)
-        found = np.where(words[:, index] != 0, mixed, found)
-    return found
+        hashes = np.where(words[:, index] != 0, mixed, hashes)
+    return hashes
 
 
 _CACHE_BYTES: Final = 2**27
@@ -250,22 +250,22 @@ class RowEffects:
         """
         if self.same:
             offset = self.table.groups.offset
-            found: Index = np.searchsorted(offset, np.arange(start, stop), side="right") - 1
-            return found
+            groups: Index = np.searchsorted(offset, np.arange(start, stop), side="right") - 1
+            return groups
         labels = self.table.row_groups(start, stop)
         if labels is None or self.index is None:
-            found = np.full(stop - start, UNKNOWN)
+            groups = np.full(stop - start, UNKNOWN)
         else:
-            found = self.index.find(labels)
-        if not self.integrate and (found == UNKNOWN).any():
-            row = int(np.flatnonzero(found == UNKNOWN)[0])
+            groups = self.index.find(labels)
+        if not self.integrate and (groups == UNKNOWN).any():
+            row = int(np.flatnonzero(groups == UNKNOWN)[0])
             label = "no label" if labels is None else repr(label_text(labels[row]))
             raise DataError(
                 f"expected rows of groups that the run has seen, found {label} in row "
                 f"{start + row + 1} of {self.table.address!r}: leave such rows out, or predict "
                 "them as rows of new groups with new_groups integrate"
             )
-        return found
+        return groups
 
     def of_rows(self, groups: Index, X: NDArray[Any]) -> list[GroupPart]:
         """Return the distribution of w for rows ``X`` (m, q) of these groups (m,), in parts."""
@@ -284,9 +284,9 @@ class RowEffects:
             share = np.broadcast_to(nodes[:, -1], w.shape)
             by_size.setdefault(w.shape[-1], []).append((rows, w, share))
         gaussian = self.known is not None and self.known.inner.name == "gaussian"
-        for size, found in sorted(by_size.items()):
+        for size, of_size in sorted(by_size.items()):
             rows, values, shares = (
-                np.ascontiguousarray(np.concatenate(each)) for each in zip(*found, strict=True)
+                np.ascontiguousarray(np.concatenate(each)) for each in zip(*of_size, strict=True)
             )
             mean = (values * shares).sum(axis=-1)
             away = values - mean[..., None]
@@ -306,16 +306,16 @@ class RowEffects:
 
     def spread_of_new(self, X: NDArray[Any]) -> Matrix:
         """Return the standard deviations (m, S) of w for rows of new groups."""
-        found: Matrix = np.sqrt(_quadratic(self.covariance.T, self._carrier(X)[:, None]))
-        return found
+        sd: Matrix = np.sqrt(_quadratic(self.covariance.T, self._carrier(X)[:, None]))
+        return sd
 
     def _carrier(self, X: NDArray[Any]) -> Vector:
         """Return the slope's column (m,) on the scale of the store of the run; 0 without one."""
         if self.slope is None:
             return np.zeros(len(X))
         column, scale, shift = self.slope
-        found: Vector = np.asarray(X[:, column], dtype=np.float64) * scale + shift
-        return found
+        carrier: Vector = np.asarray(X[:, column], dtype=np.float64) * scale + shift
+        return carrier
 
     def _nodes_of(self, groups: Index) -> list[Cube]:
         """Return the nodes (S, effects + 1, Q) of each of some known groups."""
@@ -323,27 +323,29 @@ class RowEffects:
             return []
         assert self.known is not None
         with self._lock:
-            kept = {int(g): self._cache[g] for g in groups.tolist() if g in self._cache}
-        missing = np.array([g for g in groups.tolist() if g not in kept], np.int64)
+            by_group = {int(g): self._cache[g] for g in groups.tolist() if g in self._cache}
+        missing = np.array([g for g in groups.tolist() if g not in by_group], np.int64)
         if len(missing):
             usual = self._computed(missing, self.known, node_room(self.known))
-            kept |= {g: nodes.copy() for g, nodes in zip(missing.tolist(), usual, strict=True)}
+            by_group |= {g: nodes.copy() for g, nodes in zip(missing.tolist(), usual, strict=True)}
             odd = missing[_uneven(usual, _EVEN if self.slope is None else _EVEN_OF_TWO)]
             if len(odd) and self.known.inner.name != "gaussian":
                 nodes = PANEL_CELLS
                 if self.slope is not None:
                     nodes = max(_DENSE_OF_TWO, self.known.nodes)
                 dense = replace(self.known, nodes=nodes)
-                found = self._computed(odd, dense, _dense_room(self.known))
-                kept |= {g: nodes.copy() for g, nodes in zip(odd.tolist(), found, strict=True)}
+                computed = self._computed(odd, dense, _dense_room(self.known))
+                by_group |= {
+                    g: nodes.copy() for g, nodes in zip(odd.tolist(), computed, strict=True)
+                }
         with self._lock:
             for g in groups.tolist():
-                self._cache[g] = kept[g]
+                self._cache[g] = by_group[g]
                 self._cache.move_to_end(g)
             size = sum(nodes.nbytes for nodes in self._cache.values())
             while size > _CACHE_BYTES:
                 size -= self._cache.popitem(last=False)[1].nbytes
-        return [kept[g] for g in groups.tolist()]
+        return [by_group[g] for g in groups.tolist()]
 
     def _computed(self, groups: Index, model: TableModel, room: int) -> Cube:
         """Return the nodes (k, S, effects + 1, room) of groups; they end with zeros of share 0."""
@@ -387,8 +389,8 @@ def _uneven(nodes: Cube, most: float) -> NDArray[np.bool_]:
     second, third, fourth = ((shares * away**p).sum(axis=-1) for p in (2, 3, 4))
     second = np.maximum(second, 1e-200)
     uneven = (np.abs(third) > most * second**1.5) | (np.abs(fourth / second**2 - 3.0) > most)
-    found: NDArray[np.bool_] = uneven.any(axis=(1, 2))
-    return found
+    any_uneven: NDArray[np.bool_] = uneven.any(axis=(1, 2))
+    return any_uneven
 
 
 def quantile_points(part: GroupPart, levels: Matrix) -> Cube:
@@ -406,15 +408,15 @@ def quantile_points(part: GroupPart, levels: Matrix) -> Cube:
         node_quantiles(part.values, part.shares, levels, out)
         return out
     moved = cornish_fisher(ndtri(levels), part.skewness[..., None], part.kurtosis[..., None])
-    found: Cube = part.mean[..., None] + part.sd[..., None] * moved
-    return found
+    points: Cube = part.mean[..., None] + part.sd[..., None] * moved
+    return points
 
 
 def cornish_fisher(z: Cube, skewness: Cube, kurtosis: Cube) -> Cube:
     """Return quantiles of a standardised variate with these moments at those of a normal one."""
     cubic = (z**3 - 3.0 * z) * kurtosis / 24.0 - (2.0 * z**3 - 5.0 * z) * skewness**2 / 36.0
-    found: Cube = z + (z * z - 1.0) * skewness / 6.0 + cubic
-    return found
+    quantiles: Cube = z + (z * z - 1.0) * skewness / 6.0 + cubic
+    return quantiles
 
 
 def _quadratic(covariance: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -472,7 +474,7 @@ def row_effects(
     run: RunDirectory,
     model: MixedModel,
     table: Any,
-    kept: Draws,
+    posterior: Draws,
     request: PredictionRequest,
     table_design: dict[str, Any],
 ) -> tuple[Matrix, RowEffects]:
@@ -489,8 +491,8 @@ def row_effects(
             f"expected groups of {model.column!r}, as the run has, found those of {column!r} in "
             f"{table.address!r}: ingest the table with --like the store of the run"
         )
-    theta = kept.theta
-    if kept.weights is None:
+    theta = posterior.theta
+    if posterior.weights is None:
         everything = model.unconstrain(run.draws_matrix())
         theta = matched(theta, everything.reshape(-1, everything.shape[-1]))
     same = table.fingerprint == run.identity["store"]
@@ -511,7 +513,7 @@ def row_effects(
         theta,
         table,
         _covariance(model, theta),
-        _slope(model, kept.design, table_design),
+        _slope(model, posterior.design, table_design),
         known,
         same,
         request.new_groups == INTEGRATE,
@@ -530,13 +532,15 @@ def _covariance(model: MixedModel, theta: Matrix) -> Matrix:
     """Return (S, 3) the covariance of the effects: variance, covariance, variance."""
     count = len(model.group_parameters)
     group = theta[:, -count:]
-    found = np.zeros((len(theta), 3))
+    covariance = np.zeros((len(theta), 3))
     tau = np.exp(group[:, : len(model.effects)])
-    found[:, 0] = tau[:, 0] ** 2
+    covariance[:, 0] = tau[:, 0] ** 2
     if model.slope is not None:
-        found[:, 2] = tau[:, 1] ** 2
-        found[:, 1] = tau[:, 0] * tau[:, 1] * (np.tanh(group[:, 2]) if model.correlated else 0.0)
-    return found
+        covariance[:, 2] = tau[:, 1] ** 2
+        covariance[:, 1] = (
+            tau[:, 0] * tau[:, 1] * (np.tanh(group[:, 2]) if model.correlated else 0.0)
+        )
+    return covariance
 
 
 def _slope(

@@ -180,13 +180,13 @@ def fixed_priors(option: Mapping[str, FamilyPrior]) -> NamedPriors:
     option
         Names or patterns and their priors, as :func:`as_prior` takes them.
     """
-    given = as_prior(option)
-    assert isinstance(given, NamedPriors)
-    return NamedPriors(given.priors)
+    prior = as_prior(option)
+    assert isinstance(prior, NamedPriors)
+    return NamedPriors(prior.priors)
 
 
-def _not_a_prior(what: str, found: object) -> str:
+def _not_a_prior(what: str, value: object) -> str:
     return (
-        f"{what} must be built by streammc.priors, found {type(found).__name__}: "
+        f"{what} must be built by streammc.priors, found {type(value).__name__}: "
         "write priors.normal(scale=10.0)"
     )

@@ -43,13 +43,13 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
                 f"{what} must name parameters, found {name!r}, which is none: {_hint(name, labels)}"
             )
         elif name != REST:
-            length, found = _fitting(name, labels)
-            if not found:
+            length, fits = _fitting(name, labels)
+            if not fits:
                 raise ConfigError(
                     f"{what} must have patterns that fit a parameter, found {name!r}, which fits "
                     f"none: {_hint(name, labels)}"
                 )
-            for label in found:
+            for label in fits:
                 fitting.setdefault(label, []).append((length, name))
     chosen = dict(named)
     for label, patterns in fitting.items():
@@ -85,9 +85,9 @@ def _fitting(pattern: str, labels: Sequence[str]) -> tuple[int, list[str]]:
     """Return the length of a pattern written in full, and the labels it fits."""
     for full in (pattern, f"{_COEFFICIENT}{pattern}]"):
         text = ".*".join(re.escape(part) for part in full.split(REST))
-        found = [label for label in labels if re.fullmatch(text, label, re.DOTALL)]
-        if found:
-            return len(full), found
+        fits = [label for label in labels if re.fullmatch(text, label, re.DOTALL)]
+        if fits:
+            return len(full), fits
     return 0, []
 
 
@@ -100,8 +100,8 @@ def _hint(name: str, labels: Sequence[str]) -> str:
     near = get_close_matches(_own(name).replace(REST, ""), own, n=1)
     if not near:
         return f"choose from {list_labels(labels)}"
-    found = own[near[0]] if name.startswith(_COEFFICIENT) else near[0]
-    return f"did you mean {found!r}?"
+    closest = own[near[0]] if name.startswith(_COEFFICIENT) else near[0]
+    return f"did you mean {closest!r}?"
 
 
 def _own(label: str) -> str:

@@ -82,11 +82,11 @@ def with_defaults(
     ``rows`` stand for all rows; those with an invalid response are left out. ``coding`` is what
     the columns are, ``None``: each is a number of its own.
     """
-    given: Any = model
-    prior = given.prior
+    untyped: Any = model
+    prior = untyped.prior
     if not isinstance(prior, ScaledPriors):
         return model
-    labels = given.labels(feature_names)
+    labels = untyped.labels(feature_names)
     missing = {
         label
         for label, each in zip(labels, prior.each(labels, [False] * len(labels)), strict=True)
@@ -95,18 +95,18 @@ def with_defaults(
     defaults: dict[str, FamilyPrior] = {}
     joint: list[JointNormal] = []
     if missing:
-        own = _usable(given, rows)
-        for found in given.default_priors(labels, feature_names, own, coding):
-            if isinstance(found, JointNormal):
-                free = [j for j, label in enumerate(found.labels) if label in missing]
+        own = _usable(untyped, rows)
+        for default in untyped.default_priors(labels, feature_names, own, coding):
+            if isinstance(default, JointNormal):
+                free = [j for j, label in enumerate(default.labels) if label in missing]
                 if free:
-                    joint.append(found.of(free))
+                    joint.append(default.of(free))
                     defaults |= _alone(joint[-1])
             else:
-                defaults |= {label: each for label, each in found.items() if label in missing}
+                defaults |= {label: each for label, each in default.items() if label in missing}
     named = dict(prior.priors) | defaults
     resolved = NamedPriors(tuple(sorted(named.items())), tuple(defaults), tuple(joint))
-    return replace(given, prior=resolved)  # type: ignore[no-any-return]
+    return replace(untyped, prior=resolved)  # type: ignore[no-any-return]
 
 
 def _alone(joint: JointNormal) -> dict[str, FamilyPrior]:
@@ -152,10 +152,10 @@ def _independent(
     rows: Rows, share: Vector, names: Sequence[str], level: Level
 ) -> list[FamilyPrior]:
     """Return independent priors, one per column, where the joint one is out of range."""
-    found = [spread(rows.X[:, j], share) for j in range(len(names))]
+    spreads = [spread(rows.X[:, j], share) for j in range(len(names))]
     place = _intercept(rows, names)
     unit = level.unit if place is not None else math.hypot(level.unit, level.location)
-    priors = [normal(rounded(WIDTH * unit / (ends or sd or 1.0))) for _, sd, ends in found]
+    priors = [normal(rounded(WIDTH * unit / (ends or sd or 1.0))) for _, sd, ends in spreads]
     if place is not None:
         value = float(rows.X[0, place]) if len(rows.y) and rows.X[0, place] else 1.0
         priors[place] = located(level.location / value, level.width / abs(value))
@@ -193,11 +193,11 @@ def means(rows: Rows, covariance: Sequence[Sequence[float]]) -> list[FamilyPrior
 
     The standard deviation counts as no less than that of the known covariance (q, q).
     """
-    share, found = shares(rows), []
+    share, priors = shares(rows), []
     for j in range(rows.X.shape[1]):
         mean, sd, _ = spread(rows.X[:, j], share)
-        found.append(located(mean, WIDTH * max(sd, math.sqrt(covariance[j][j]))))
-    return found
+        priors.append(located(mean, WIDTH * max(sd, math.sqrt(covariance[j][j]))))
+    return priors
 
 
 def scale_prior(unit: float) -> FamilyPrior:
@@ -322,8 +322,8 @@ class _Columns:
 
     def constant(self) -> Vector | None:
         """Return the coefficients (q,) of the function 1, or ``None`` if no combination is 1."""
-        found = self._express(frozenset(), ())
-        return None if found is None else self._to_store(self._sparse([found]).toarray())[:, 0]
+        loading = self._express(frozenset(), ())
+        return None if loading is None else self._to_store(self._sparse([loading]).toarray())[:, 0]
 
     def covariance(self, centred: bool) -> Matrix:
         """Return the covariance (q, q) of the coefficients, for effects of unit size.
@@ -351,10 +351,10 @@ class _Columns:
         cells = [frozenset(each) for each in product(*levels)]
         known, loadings = [], []
         for place, numbers in enumerate(basis):
-            found = self._each(cells, numbers, frozenset())
-            if found is not None:
+            own = self._each(cells, numbers, frozenset())
+            if own is not None:
                 known.append(place)
-                loadings += found
+                loadings += own
         between = self._inverse_moments(basis, () in basis or (centred and not factors))
         effects = kron(between[np.ix_(known, known)], eye_array(len(cells)))
         of_columns = self._sparse(loadings)
@@ -369,16 +369,16 @@ class _Columns:
         """
         own = [place for place, numbers in enumerate(basis) if numbers]
         values = np.stack([self._values(basis[place]) for place in own], axis=1) if own else None
-        found = np.zeros((len(basis), len(basis)))
+        inverse_moments = np.zeros((len(basis), len(basis)))
         mean, inverse = np.zeros(0), np.zeros((0, 0))
         if values is not None:
             mean, inverse = _inverse_spread(values, self._share, about_mean)
-            found[np.ix_(own, own)] = inverse
+            inverse_moments[np.ix_(own, own)] = inverse
         if () in basis:
             at, moved = basis.index(()), inverse @ mean
-            found[at, at] = 1.0 + mean @ moved
-            found[at, own] = found[own, at] = -moved
-        return found
+            inverse_moments[at, at] = 1.0 + mean @ moved
+            inverse_moments[at, own] = inverse_moments[own, at] = -moved
+        return inverse_moments
 
     def _values(self, numbers: _Numbers) -> Vector:
         """Return a product of numbers (m,) in the rows."""
@@ -559,6 +559,6 @@ def _inverse_spread(values: Matrix, share: Vector, about_mean: bool) -> tuple[Ve
     own = scaled[:, varies]
     eigenvalues, vectors = np.linalg.eigh((own.T * share) @ own)
     inverse = (vectors / np.where(eigenvalues > _COLLINEAR, eigenvalues, 1.0)) @ vectors.T
-    found = np.zeros((k, k))
-    found[np.ix_(varies, varies)] = inverse / size[varies] / size[varies][:, None]
-    return mean, found
+    inverse_spread = np.zeros((k, k))
+    inverse_spread[np.ix_(varies, varies)] = inverse / size[varies] / size[varies][:, None]
+    return mean, inverse_spread

@@ -177,7 +177,7 @@ def prior_texts(
         each = [None if flag else prior for flag in positive]
     else:
         return {}
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for one, at in grouped(named, positive, each, defaults):
         family, own = one.family, [labels[j] for j in at]
         rest = family.rest
@@ -188,8 +188,8 @@ def prior_texts(
         ]
         for k, label in enumerate(own):
             numbers = ", ".join(f"{value[k]:.15g}" for value in values)
-            found[label] = f"{family.name}({numbers})"
-    return {label: found[label] for label in named}
+            texts[label] = f"{family.name}({numbers})"
+    return {label: texts[label] for label in named}
 
 
 def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:

@@ -95,8 +95,8 @@ def _sources(store: Mapping[str, Any]) -> str | None:
     """Return the files or the simulation that a store was made from."""
     if store.get("simulation"):
         return f"a simulation: {store['simulation']['kind']}, seed {store['simulation']['seed']}"
-    found = [str(source) for source in store.get("sources") or ()]
-    return value_text(found) if found else None
+    sources = [str(source) for source in store.get("sources") or ()]
+    return value_text(sources) if sources else None
 
 
 def run_facts(request: ReportRequest) -> dict[str, str]:
@@ -121,15 +121,15 @@ def run_facts(request: ReportRequest) -> dict[str, str]:
 
 def draw_versions(request: ReportRequest) -> dict[str, str]:
     """Return versions and processor that made the draws: name -> text."""
-    kept = recorded_versions(request.run.attributes)
-    if not kept:
+    recorded = recorded_versions(request.run.attributes)
+    if not recorded:
         return {"unknown": "the run is of a version of streammc that did not record them"}
-    found: dict[str, str] = {}
-    for each in kept:
+    versions: dict[str, str] = {}
+    for each in recorded:
         first = each["iteration"]
         since = f", from iteration {first:,} on" if first else ""
-        found |= {f"{name}{since}": str(x) for name, x in each.items() if name != "iteration"}
-    return found
+        versions |= {f"{name}{since}": str(x) for name, x in each.items() if name != "iteration"}
+    return versions
 
 
 def prior_rows(request: ReportRequest) -> list[list[str]]:
@@ -178,8 +178,8 @@ def cost_facts(request: ReportRequest) -> dict[str, str]:
     return _texts(facts)
 
 
-def _spread(found: Mapping[str, float | None]) -> str:
-    low, median, high = (number(found[end], 3) for end in ("min", "median", "max"))
+def _spread(ends: Mapping[str, float | None]) -> str:
+    low, median, high = (number(ends[end], 3) for end in ("min", "median", "max"))
     return f"{median} in the median over parameters ({low} to {high})"
 
 
@@ -306,13 +306,13 @@ def tables(request: ReportRequest) -> tuple[list[Table], Table | None]:
 
 
 def _more(document: Mapping[str, Any]) -> list[Table]:
-    found = []
+    shown = []
     if document.get("ratios"):
         table = ratios_table(document["ratios"])
-        found += [] if table is None else [table]
+        shown += [] if table is None else [table]
     if document.get("derived"):
-        found.append(statistics_table("Computed from the parameters", document["derived"]))
-    return found
+        shown.append(statistics_table("Computed from the parameters", document["derived"]))
+    return shown
 
 
 def result_figures(request: ReportRequest) -> list[SvgFigure]:
@@ -363,11 +363,11 @@ def _mixing(document: Mapping[str, Any]) -> list[Check]:
     r_hats = {k: v["r_hat"] for k, v in parameters.items() if v["r_hat"] is not None}
     every = {label: least_size(entry) for label, entry in parameters.items()}
     sizes = {label: size for label, size in every.items() if size is not None}
-    found = []
+    checks = []
     if r_hats:
         worst = max(r_hats, key=lambda label: r_hats[label])
         limit = R_HAT_OF_ONE if chains == 1 else R_HAT_WARNING
-        found.append(
+        checks.append(
             Check(
                 name="largest R-hat",
                 value=f"{r_hats[worst]:.3f} ({worst})",
@@ -379,7 +379,7 @@ def _mixing(document: Mapping[str, Any]) -> list[Check]:
         )
     if sizes:
         worst = min(sizes, key=lambda label: sizes[label])
-        found.append(
+        checks.append(
             Check(
                 name="smallest effective sample size",
                 value=f"{sizes[worst]:.0f} ({worst})",
@@ -389,14 +389,14 @@ def _mixing(document: Mapping[str, Any]) -> list[Check]:
                 "the tails, or for standard deviations.",
             )
         )
-    return found
+    return checks
 
 
 def _passes(document: Mapping[str, Any]) -> list[Check]:
     """Return the checks of the passes: certificate, Laplace gap and design effect."""
-    sampling, found = document["sampling"], []
+    sampling, checks = document["sampling"], []
     if sampling.get("decrement") is not None:
-        found.append(
+        checks.append(
             Check(
                 name="certificate: distance of the centre from the mode",
                 value=f"{number(sampling['decrement'], 2)} posterior sd",
@@ -407,7 +407,7 @@ def _passes(document: Mapping[str, Any]) -> list[Check]:
             )
         )
     for line in document.get("notes", ()):
-        found.append(
+        checks.append(
             Check(
                 name="prior beside the rows",
                 value=line,
@@ -417,7 +417,7 @@ def _passes(document: Mapping[str, Any]) -> list[Check]:
         )
     gap = sampling.get("laplace_gap")
     if gap:
-        found.append(
+        checks.append(
             Check(
                 name="Laplace gap",
                 value=f"means within {number(gap['mean'], 2)} sd, sd within a factor "
@@ -427,7 +427,7 @@ def _passes(document: Mapping[str, Any]) -> list[Check]:
             )
         )
     if sampling.get("deff") is not None:
-        found.append(
+        checks.append(
             Check(
                 name=f"design effect of runs of {sampling['deff_rows']} rows",
                 value=number(sampling["deff"], 3),
@@ -437,7 +437,7 @@ def _passes(document: Mapping[str, Any]) -> list[Check]:
                 "shuffled rows.",
             )
         )
-    return found
+    return checks
 
 
 def _audit(document: Mapping[str, Any]) -> list[Check]:
@@ -473,18 +473,18 @@ def _audit(document: Mapping[str, Any]) -> list[Check]:
 def trust_figures(request: ReportRequest, shown: list[Check]) -> list[SvgFigure]:
     """Return the figures of the checks: ranks, statistics over the draws, levels, weights."""
     run, document = request.run, request.document
-    found = [_ranks(request)] if document["draws"] >= 4 else []
+    figures = [_ranks(request)] if document["draws"] >= 4 else []
     stats = run.read_group("sample_stats")
     for place, each in enumerate(shown):
         if each.figure == LEVELS:
-            found.append(_levels(f"check{place}", each, document["tempering"]["levels"]))
+            figures.append(_levels(f"check{place}", each, document["tempering"]["levels"]))
         elif each.figure in stats:
             values = np.asarray(stats[each.figure], dtype=float)
-            found.append(_over_draws(f"check{place}", each, values))
+            figures.append(_over_draws(f"check{place}", each, values))
     if document.get("audit"):
         weights = run.read_group("audit")["log_weight"]
         audit = Audit.from_json(document["audit"])
-        found.append(
+        figures.append(
             svg_figure(
                 "weights",
                 lambda figure: draw_weights(figure.subplots(), weights),
@@ -494,7 +494,7 @@ def trust_figures(request: ReportRequest, shown: list[Check]) -> list[SvgFigure]
                 caption="Weights of the audit. A draw with weight 1 counts as it is.",
             )
         )
-    return found
+    return figures
 
 
 def _levels(name: str, of: Check, levels: Mapping[str, Any]) -> SvgFigure:
@@ -583,10 +583,10 @@ def _predicted_figures(
     name: str, predictions: xr.Dataset, record: Mapping[str, Any]
 ) -> list[SvgFigure]:
     interval = f"{record['interval']:.0%} interval"
-    found = []
+    figures = []
     if "roc" in predictions:
         area = _area(record["auc"], record["quantiles"])
-        found.append(
+        figures.append(
             svg_figure(
                 f"{name}-roc",
                 lambda figure: plot_roc(predictions, ax=figure.subplots()),
@@ -597,7 +597,7 @@ def _predicted_figures(
         )
     if "group_mean" in predictions:
         column = record["by"]["column"]
-        found.append(
+        figures.append(
             svg_figure(
                 f"{name}-groups",
                 lambda figure: plot_by_covariate(predictions, ax=figure.subplots()),
@@ -608,7 +608,7 @@ def _predicted_figures(
                 f"with its {interval}, and realised.",
             )
         )
-    found.append(
+    figures.append(
         svg_figure(
             f"{name}-rows",
             lambda figure: draw_bands(figure.subplots(), predictions),
@@ -618,7 +618,7 @@ def _predicted_figures(
             "run is of the mean, not of a single response.",
         )
     )
-    return found
+    return figures
 
 
 GENERATOR: Final = "streammc"

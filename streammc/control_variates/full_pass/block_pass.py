@@ -128,12 +128,12 @@ class ExpansionPass(PieceTask[BlockSums]):
             if sums is None:
                 q = piece.X.shape[1]
                 coded = piece.X.columns if isinstance(piece.X, CodedMatrix) else None
-                given = (self.model, self.theta, self.shifts, self.order, q)
-                sums = RowSums(*given, coded=coded)
+                settings = (self.model, self.theta, self.shifts, self.order, q)
+                sums = RowSums(*settings, coded=coded)
                 start = piece.start
             m = len(piece.y)
-            found = self._fault(piece) if self.check_response else None
-            if found is None:
+            own_fault = self._fault(piece) if self.check_response else None
+            if own_fault is None:
                 squares = best.room(m)
                 bad, unfit = sums.add(piece.X, piece.y, piece.offset, piece.weight, squares)
                 if unfit:
@@ -141,10 +141,10 @@ class ExpansionPass(PieceTask[BlockSums]):
                     first = piece.start + bad
                     if is_table_model(self.model):
                         first, response = int(piece.X[bad, 0]), "a group"
-                    found = Fault(first, unfit, response, _FINITE)
+                    own_fault = Fault(first, unfit, response, _FINITE)
                 elif len(self.shifts):
                     best.add(piece.start, squares)
-            fault = Fault.merge(fault, found)
+            fault = Fault.merge(fault, own_fault)
             responses += float(np.sum(piece.y))
             n += m
         if sums is None:
@@ -196,10 +196,10 @@ class ExpansionPass(PieceTask[BlockSums]):
     def _fault(self, block: RowBlock) -> Fault | None:
         """Return the invalid responses of a block; of groups the first is a row of the table."""
         trials = block.weight * self.trials_of_weight if self.trials_of_weight else None
-        found = invalid_responses(self.model, block.X, block.y, trials)
-        if found is None:
+        invalid = invalid_responses(self.model, block.X, block.y, trials)
+        if invalid is None:
             return None
-        at, values, expected = found
+        at, values, expected = invalid
         first = int(np.argmin(at))
         start = 0 if is_table_model(self.model) else block.start
         return Fault(start + int(at[first]), len(at), f"{values[first]:g}", expected)
@@ -422,15 +422,15 @@ class LevelSums:
     def _products(self, points: Matrix) -> Matrix:
         """Return what each code adds to the linear predictor at each point, (levels, R)."""
         R = (1 + len(points)) // 2 * 2
-        found = np.zeros((len(self.sums), R))
+        products = np.zeros((len(self.sums), R))
         if self.columns is None:
-            return found
+            return products
         for row, here in zip(self.first, _slices(self.columns), strict=True):
             on, off = self.columns.on[here], self.columns.off[here]
-            block = found[row : row + len(on) + 1, : len(points)]
+            block = products[row : row + len(on) + 1, : len(points)]
             block[:] = points[:, here] @ off
             block[1:] += (points[:, here] * (on - off)).T
-        return found
+        return products
 
 
 def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
@@ -455,11 +455,11 @@ def wide_expansion(
     shape = (int((columns.width + 1).sum()), _sums_of_level(columns, n_scalar))
     levels = both[end : end + shape[0] * shape[1]].reshape(shape)
     pairs = both[end + shape[0] * shape[1] :]
-    kept = np.concatenate([at, np.arange(q, d)])
+    dense = np.concatenate([at, np.arange(q, d)])
     slope, hessian, s = np.zeros(d), np.zeros((d, d)), np.zeros(q)
-    slope[kept] = both[1 : 1 + d_dense]
+    slope[dense] = both[1 : 1 + d_dense]
     upper = np.triu(both[1 + d_dense : end].reshape(d_dense, d_dense))
-    hessian[np.ix_(kept, kept)] = upper + np.triu(upper, 1).T
+    hessian[np.ix_(dense, dense)] = upper + np.triu(upper, 1).T
     whole = levels[: columns.width[0] + 1].sum(axis=0)
     s[at] = whole[:n_dense]
     own = _Columns(-(-n_dense // 4) * 4, p)

@@ -82,9 +82,9 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
     total, largest = float(weight.sum()), float(np.abs(target).max())
     varied = float(np.abs(target - target.mean()).max())
     if inner.heavy_tailed:
-        found = _equal_in_groups(target, group, weight, largest, is_table_model(model))
-        if found is not None:
-            return found
+        of_equal = _equal_in_groups(target, group, weight, largest, is_table_model(model))
+        if of_equal is not None:
+            return of_equal
     absorbed, before = 0, np.sqrt(np.einsum("ij,ij->j", X, X))
     if is_table_model(model):
         carriers = [np.ones(len(target))] + ([] if slope is None else [slope[used]])
@@ -122,12 +122,12 @@ def _without_effects(
         for before in done:
             z = z - before * (_sums(before * z, group) / _sums(before * before, group))[group]
         square, own = _sums(z * z, group), _sums(carrier * carrier, group)
-        kept = square > 1e-20 * own
-        absorbed += int(np.count_nonzero(kept))
-        z = np.where(kept[group], z, 0.0)
-        over = np.where(kept, square, 1.0)
+        varies = square > 1e-20 * own
+        absorbed += int(np.count_nonzero(varies))
+        z = np.where(varies[group], z, 0.0)
+        over = np.where(varies, square, 1.0)
         columns = [each - z * (_sums(z * each, group) / over)[group] for each in columns]
-        done.append(np.where(kept[group], z, 1e-300))
+        done.append(np.where(varies[group], z, 1e-300))
     return absorbed, columns
 
 
@@ -149,8 +149,8 @@ def _equal_in_groups(
     np.maximum.at(best, of[new], count)
     fitted, total = float(best[best > 0.0].sum()), float(weight.sum())
     rank = int(np.count_nonzero(best)) if grouped else 1
-    found = ExactFit(rank, fitted, total - fitted)
-    return found if found.missed < fitted - rank and fitted < total else None
+    fit = ExactFit(rank, fitted, total - fitted)
+    return fit if fit.missed < fitted - rank and fitted < total else None
 
 
 def power_at_zero(row: Vector) -> float:
@@ -246,10 +246,10 @@ def integrated_point(
     mass = np.exp(np.array(density) - np.max(density))
     mean = float(mass @ logs / mass.sum())
     sd = math.sqrt(max(float(mass @ (logs - mean) ** 2 / mass.sum()), 1e-4))
-    log_scale, given = points[int(np.argmax(density))]
-    theta[others], theta[j] = given.theta, log_scale
+    log_scale, conditional = points[int(np.argmax(density))]
+    theta[others], theta[j] = conditional.theta, log_scale
     factor = np.zeros((len(table), len(table)))
-    factor[np.ix_(others, others)] = given.factor
+    factor[np.ix_(others, others)] = conditional.factor
     factor[j, j] = sd
     height = objective(theta)[0] + log_prior(theta, smooth(table), np.zeros_like(theta))
     return Point(theta, float(height), factor, np.zeros_like(theta), 0.0)

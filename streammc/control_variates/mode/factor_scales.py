@@ -156,7 +156,7 @@ def given_scales(table: Matrix, likelihood: Objective, start: Vector, fixed: boo
 
 
 def refined_scales(
-    table: Matrix, given: Matrix, expansion: tuple[float, Vector, Matrix], theta: Vector
+    table: Matrix, before: Matrix, expansion: tuple[float, Vector, Matrix], theta: Vector
 ) -> tuple[Matrix, Index]:
     """Return the prior table for the search, its scales estimated again from all rows.
 
@@ -166,7 +166,7 @@ def refined_scales(
     """
     factors = _factors(table)
     squares = _expanded(factors, lambda _: expansion, theta, softened(table))
-    logs = _climbed(factors, given[factors.scales, LOCATION], squares)
+    logs = _climbed(factors, before[factors.scales, LOCATION], squares)
     refined = factors.given(logs, _widths(factors, logs, squares))
     return refined, np.array(factors.scales, dtype=np.int64)
 

@@ -88,18 +88,18 @@ def find_modes(
         climbed = [maximise(objective, start, table)]
     except ModelError as error:
         failed = error
-    found = [point for point in climbed if _settled(point)]
+    points = [point for point in climbed if _settled(point)]
     if not concave(model, table) and _searched(model, len(start)):
-        found = _search(model, rows, n_rows, table, objective, start, found)
-    found = found or climbed
-    if not found:
+        points = _search(model, rows, n_rows, table, objective, start, points)
+    points = points or climbed
+    if not points:
         assert failed is not None
         raise failed
-    if len(found) == 1:
-        return [Mode(found[0], 0.0)]
+    if len(points) == 1:
+        return [Mode(points[0], 0.0)]
     density = log_posteriors(model, rows, n_rows / len(rows.y), table)
-    evidence = corrected_evidence(density, found, _table_rows(model, rows) * _columns(model, rows))
-    return [Mode(found[k], float(evidence[k])) for k in np.argsort(-evidence, kind="stable")]
+    evidence = corrected_evidence(density, points, _table_rows(model, rows) * _columns(model, rows))
+    return [Mode(points[k], float(evidence[k])) for k in np.argsort(-evidence, kind="stable")]
 
 
 def comparable(modes: Sequence[Mode], within: float = COMPARABLE) -> list[Mode]:
@@ -126,7 +126,7 @@ def _search(
     table: Matrix,
     objective: Objective,
     start: Vector,
-    found: list[Point],
+    points: list[Point],
 ) -> list[Point]:
     """Return the modes found from all starts, including ``found``, in no particular order."""
     search_objective = objective
@@ -137,15 +137,15 @@ def _search(
     heights = log_posteriors(model, sample, counted, table)
     with np.errstate(all="ignore"):
         known: list[Point] = []
-        _climb(model, search_objective, found[0].theta if found else start, table, known)
+        _climb(model, search_objective, points[0].theta if points else start, table, known)
         here, factor = (known[0].theta, known[0].factor) if known else (start, None)
         for other in starting_points(model, search_objective, heights, table, here, factor):
             _climb(model, search_objective, other, table, known)
-        if len(known) == 1 and found:
-            return found
+        if len(known) == 1 and points:
+            return points
         if sample is rows:
             return known
-        final = list(found)
+        final = list(points)
         for point in known:
             _climb(model, objective, point.theta, table, final)
     return final
@@ -258,9 +258,9 @@ def starting_points(
             yield first + _WIDE * (factor @ rng.standard_normal(len(first)))
     relabelled = list(model.relabelled(first))
     height, *others = heights(np.array([first, *relabelled]))
-    for other, found in zip(relabelled, others, strict=True):
+    for other, other_height in zip(relabelled, others, strict=True):
         # The same height means that only the labels differ: no mode of its own.
-        if abs(found - height) > 1e-8 * (1.0 + abs(height)):
+        if abs(other_height - height) > 1e-8 * (1.0 + abs(height)):
             yield other
 
 
@@ -277,11 +277,11 @@ def without_prior(
     sd = 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf))
     if factor is not None:
         sd = np.maximum(sd, np.sqrt(np.sum(factor**2, axis=1)))
-    kept = log_scales(model, len(table))
+    shapes = log_scales(model, len(table))
     if model.location_scale:
-        kept = kept[1:]
+        shapes = shapes[1:]
     out = table.copy()
-    free = np.setdiff1d(np.flatnonzero(sd > 0.0), kept)
+    free = np.setdiff1d(np.flatnonzero(sd > 0.0), shapes)
     rows = [normal(UNFELT * sd[j], location=theta[j]).table(("",))[0] for j in free]
     put(out, free, np.reshape(rows, (-1, COLUMNS)))
     return out
@@ -303,8 +303,8 @@ def log_scales(model: Model, d: int) -> Index:
     The scales of factors are not among them: the search keeps these as they were estimated.
     """
     at_zero, at_one = (model.constrain(np.full(d, at)) for at in (0.0, 1.0))
-    found = np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
-    return np.setdiff1d(found, [block.scale for block in model.factors])
+    positive = np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
+    return np.setdiff1d(positive, [block.scale for block in model.factors])
 
 
 def prior_location(table: Matrix, first: Vector) -> Vector:

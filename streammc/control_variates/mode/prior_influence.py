@@ -87,19 +87,19 @@ def prior_influence(
         part, alone = _beside_rows(at, np.outer(own, own) * precision, np.where(own, slope, 0.0))
         sd = np.sqrt(np.sum(at.factor**2, axis=1))
         shift = np.abs(alone - at.theta) / sd
-        found = np.flatnonzero((part > LARGEST_SHARE) & (shift > LARGEST_SHIFT))
-        if len(found) and likelihood is not None:
+        named = np.flatnonzero((part > LARGEST_SHARE) & (shift > LARGEST_SHIFT))
+        if len(named) and likelihood is not None:
             alone = _without(at, np.flatnonzero(own), table, flat, likelihood, alone)
         with np.errstate(invalid="ignore", over="ignore"):
             shift = np.abs(alone - at.theta) / sd
             gone = ~(shift < _FAR) | (part > _NEARLY_ALL)
             values = [model.constrain(theta) / units for theta in (at.theta, alone)]
-        found = found[np.where(gone[found], not weak, shift[found] > LARGEST_SHIFT)]
-        if not len(found):
+        named = named[np.where(gone[named], not weak, shift[named] > LARGEST_SHIFT)]
+        if not len(named):
             continue
-        worst = found[int(np.argmax(np.where(gone[found], 0.0, shift[found]) + part[found]))]
+        worst = named[int(np.argmax(np.where(gone[named], 0.0, shift[named]) + part[named]))]
         strong = np.zeros(len(labels))
-        strong[found] = part[found]
+        strong[named] = part[named]
         moved = f"moves it by {shift[worst]:.2g} sd, to {values[0][worst]:.3g} from "
         moved += f"{values[1][worst]:.3g}"
         if gone[worst]:
@@ -245,11 +245,11 @@ def _pull(
     worst = int(np.argmax(pull))
     if not pull[worst] > limit:
         return []
-    here, there = model.constrain(at.theta)[worst], model.constrain(free.theta)[worst]
+    here, without = model.constrain(at.theta)[worst], model.constrain(free.theta)[worst]
     return [
         f"the prior is in conflict with the likelihood: it moves {names_of(labels, pull)} by up to "
         f"{pull[worst]:.3g} standard deviations of the likelihood ({labels[worst]} to {here:.4g} "
-        f"from {there:.4g}): give a wider prior, in the units of the response (--prior, "
+        f"from {without:.4g}): give a wider prior, in the units of the response (--prior, "
         "--prior-scale)"
     ]
 

@@ -60,9 +60,9 @@ def quadrature_variation(
     if model.nodes == PANELS or inner.name == "gaussian":
         return 0.0, model.nodes
     size = max(float(np.mean(rows.X[:, 1])), 1.0) if len(rows.y) else 1.0
-    kept = min(len(rows.y), max(int(_COMPARED_ROWS / size), _FEWEST_GROUPS))
+    compared = min(len(rows.y), max(int(_COMPARED_ROWS / size), _FEWEST_GROUPS))
     if model.slope is None or inner.heavy_tailed:
-        places = np.linspace(0.0, len(rows.y) - 1.0, kept).astype(np.int64)
+        places = np.linspace(0.0, len(rows.y) - 1.0, compared).astype(np.int64)
         rows = Rows(*(np.ascontiguousarray(part[places]) for part in rows))
     finer = replace(model, nodes=PANELS if model.slope is None else model.nodes + _MORE_NODES)
     exact = _of_modes if model.slope is not None and inner.heavy_tailed else _log_lik
@@ -83,8 +83,8 @@ def quadrature_warnings(
     if not is_table_model(model):
         return []
     points = theta_star + np.concatenate([np.zeros((1, len(theta_star))), deltas[:_POINTS]])
-    found, nodes = quadrature_variation(model, rows, points, n_groups)
-    if found <= LARGEST_VARIATION:
+    variation, nodes = quadrature_variation(model, rows, points, n_groups)
+    if variation <= LARGEST_VARIATION:
         return []
     remedy = f"use more, --option nodes={min(2 * nodes + 1, MOST_NODES)}"
     if model.slope is None:
@@ -93,10 +93,10 @@ def quadrature_warnings(
         remedy = f"give {model.group_parameters[0].name} a tighter prior, or larger groups"
     text = (
         f"expected an error of the quadrature over the effects of {model.column} that varies by "
-        f"less than {LARGEST_VARIATION} over the posterior, found {found:.2g} with {nodes} nodes: "
-        f"{remedy}"
+        f"less than {LARGEST_VARIATION} over the posterior, found {variation:.2g} with {nodes} "
+        f"nodes: {remedy}"
     )
-    if not found <= REFUSED_VARIATION:
+    if not variation <= REFUSED_VARIATION:
         raise ModelError(text)
     return [text]
 
@@ -134,40 +134,40 @@ def with_nodes(model: M, dataset: Dataset) -> M:
     panels or 31 x 31, if no other suffices. A given number of nodes is kept. Where the sample has
     no mode the full pass raises the error.
     """
-    given: Any = model
+    untyped: Any = model
     groups = dataset.units
     if groups.unit_offset is None or not is_table_model(model) or not model.automatic:
         return model
-    labels = given.labels(groups.feature_names)
+    labels = untyped.labels(groups.feature_names)
     rows = draw_subset(groups, SUBSET_BYTES)
-    if invalid_responses(given, rows.X, rows.y) is not None:
+    if invalid_responses(untyped, rows.X, rows.y) is not None:
         return model
-    table = np.ascontiguousarray(given.prior_table(labels), dtype=np.float64)
+    table = np.ascontiguousarray(untyped.prior_table(labels), dtype=np.float64)
     if len(rows.y) < groups.n_rows:
         table = softened(table)
-    if improper_scale(given, rows, table, labels)[1]:
+    if improper_scale(untyped, rows, table, labels)[1]:
         return model
     scale = groups.n_rows / len(rows.y)
     deltas = np.concatenate(
         [np.zeros((1, len(labels))), covering_draws(2 * _POINTS, len(labels), 0)]
     )
-    start = given.start(rows)
-    for nodes in _NODES if given.slope is None else _NODES_OF_TWO:
-        given = replace(given, nodes=nodes, automatic=False)
+    start = untyped.start(rows)
+    for nodes in _NODES if untyped.slope is None else _NODES_OF_TWO:
+        untyped = replace(untyped, nodes=nodes, automatic=False)
         with single_threaded(), np.errstate(all="ignore"):
             try:
-                point = maximise(in_memory(given, rows, scale), start, table)
+                point = maximise(in_memory(untyped, rows, scale), start, table)
             except ModelError:
                 continue  # with too few nodes there may be no mode, or none that is one
         start, points = point.theta, point.theta + _WIDER * (deltas @ point.factor.T)
-        if quadrature_variation(given, rows, points, groups.n_rows)[0] <= _CHOSEN_VARIATION:
+        if quadrature_variation(untyped, rows, points, groups.n_rows)[0] <= _CHOSEN_VARIATION:
             break
-    return given  # type: ignore[no-any-return]
+    return untyped  # type: ignore[no-any-return]
 
 
 def as_found(model: M, nodes: int | None) -> M:
     """Return a mixed model whose nodes are open with those that were found for it before."""
-    given: Any = model
-    if nodes is None or not given.automatic:
+    untyped: Any = model
+    if nodes is None or not untyped.automatic:
         return model
-    return replace(given, nodes=int(nodes), automatic=False)  # type: ignore[no-any-return]
+    return replace(untyped, nodes=int(nodes), automatic=False)  # type: ignore[no-any-return]

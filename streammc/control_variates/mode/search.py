@@ -208,13 +208,13 @@ def find_mode(request: PassRequest) -> FoundMode:
     )
     subset, exact = draw_subset(dataset, request.memory_limit), table
     if has_factors(table) and invalid_responses(model, subset.X, subset.y) is None:
-        given = request.theta_star
-        first = model.start(subset) if given is None else given
+        centre_option = request.theta_star
+        first = model.start(subset) if centre_option is None else centre_option
         columns = level_columns(request.dataset, model)
         few = in_memory(model, fewer_rows(subset), 1.0, columns)
         likelihood = counted(few, request.phases)
         with single_threaded():
-            table = given_scales(table, likelihood, first, given is not None)
+            table = given_scales(table, likelihood, first, centre_option is not None)
         request = replace(request, table=table)
     spread = Spread(dataset, model)
     only = request.passes == 1 and not request.near
@@ -249,8 +249,8 @@ class _Search:
         small = request.dataset.table.n_rows <= SMALL_ROWS
         n_draws = N_DRAWS_SMALL if small else N_DRAWS
         xi = covering_draws(n_draws, len(request.labels), 0)
-        given = request.theta_star is not None
-        decisive = request.passes == 1 or given or len(self._subset.y) == n_rows
+        has_centre = request.theta_star is not None
+        decisive = request.passes == 1 or has_centre or len(self._subset.y) == n_rows
         limit = 1 if centre.integrated else request.passes or MAX_PASSES
         for done in range(1, limit + 1):
             last = done == limit
@@ -384,9 +384,9 @@ def first_centre(
         return Centre(damped_point(theta, objective(theta), table), origin)
     if theta is None and len(subset.y) == dataset.n_rows:
         labels = tuple(model.labels(dataset.feature_names))
-        found = integrated_point(model, subset, table, objective, labels)
-        if found is not None:
-            return Centre(found, origin, integrated=True)
+        integrated = integrated_point(model, subset, table, objective, labels)
+        if integrated is not None:
+            return Centre(integrated, origin, integrated=True)
     modes = comparable(find_modes(model, subset, dataset.n_rows, table, objective))
     mode = modes[0].point
     if not only:
@@ -396,5 +396,5 @@ def first_centre(
     inflation = float(np.sqrt(dataset.n_rows / len(subset.y)))
     if theta is None:
         return Centre(mode, origin, inflation, modes)
-    given = damped_point(theta, objective(theta), table)
-    return Centre(given, mode.theta - theta, inflation)
+    point = damped_point(theta, objective(theta), table)
+    return Centre(point, mode.theta - theta, inflation)

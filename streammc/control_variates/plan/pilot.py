@@ -102,9 +102,9 @@ class Pilot:
         real = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows) < self.n_rows
         shares = self.shares(unit_rows)
         for values in self.values:
-            kept = np.where(self.left_out, 0.0, values.astype(np.float64))
+            sampled = np.where(self.left_out, 0.0, values.astype(np.float64))
             with np.errstate(invalid="ignore", over="ignore"):
-                yield kept.reshape(*real.shape, unit_rows).sum(axis=2)[real] / shares
+                yield sampled.reshape(*real.shape, unit_rows).sum(axis=2)[real] / shares
 
     def units(self, unit_rows: int) -> UnitMoments:
         """Return the moments of the totals of the units of ``unit_rows`` rows."""
@@ -139,14 +139,14 @@ class Pilot:
         """
         if unit_rows == 1:
             return 1.0
-        kept = (self.rows < self.n_rows) & ~self.left_out
+        sampled = (self.rows < self.n_rows) & ~self.left_out
         shape = (len(self.starts), -1, unit_rows)
-        units = int(kept.reshape(shape).any(axis=2).sum())
+        units = int(sampled.reshape(shape).any(axis=2).sum())
         ratios = []
         for values in self.values:
-            d = np.where(kept, values.astype(np.float64), 0.0)
+            d = np.where(sampled, values.astype(np.float64), 0.0)
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-                d -= np.where(kept, d.sum() / kept.sum(), 0.0)
+                d -= np.where(sampled, d.sum() / sampled.sum(), 0.0)
                 ratios.append((d.reshape(shape).sum(axis=2) ** 2).sum() / (d * d).sum())
         known = np.asarray(ratios)[np.isfinite(ratios)]
         ratio = float(np.median(known)) if len(known) else 1.0

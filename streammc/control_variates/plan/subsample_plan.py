@@ -330,13 +330,13 @@ def _require(name: str, value: int, low: int, high: int) -> None:
 
 def _variance_target(request: PlanRequest, cv: ControlVariates) -> float:
     """Return the limit of V, as given or by default; raise ConfigError unless above 0."""
-    given = request.variance_target
-    if given is None:
+    target = request.variance_target
+    if target is None:
         blocks = request.n_blocks or MOST_BLOCKS
-        given = signed_variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
-    if not given > 0.0:
-        raise ConfigError(f"expected variance_target > 0, found {given}; give one such as 0.1")
-    return given
+        target = signed_variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
+    if not target > 0.0:
+        raise ConfigError(f"expected variance_target > 0, found {target}; give one such as 0.1")
+    return target
 
 
 ROW_ORDER_WARNING: Final = 2.0
@@ -348,7 +348,7 @@ def reason_lines(
     k: int,
     b: int,
     predicted: dict[str, Any],
-    given: int | None,
+    subsample_size: int | None,
     target: float,
 ) -> list[str]:
     """Return one sentence for each choice of the plan."""
@@ -358,9 +358,10 @@ def reason_lines(
         f"have variance {predicted['variance']:.2g} (aim: at most {target:g}), and one random "
         f"{unit} to move it by at most {predicted['max_jump']:.2g}",
     ]
-    if given is not None and not predicted["variance"] <= target:
+    if subsample_size is not None and not predicted["variance"] <= target:
         lines.append(
-            f"subsample_size {given} was given and is too small for the target of {target:g}"
+            f"subsample_size {subsample_size} was given and is too small for the target of "
+            f"{target:g}"
         )
     if certain:
         lines.append(
@@ -430,12 +431,12 @@ def refusal_text(certain: int, work: float, n_rows: int, order: int, name: str) 
     )
 
 
-def leaves_text(fault: str, given: bool) -> str:
+def leaves_text(fault: str, chosen: bool) -> str:
     """Return the refusal of a perturbed target that leaves the posterior in its tails.
 
     ``fault`` is ``Tails.fault``; ``given`` whether the user has chosen the rows sampled.
     """
-    remedy = ", or a larger --subsample-size, or leave it out" if given else ""
+    remedy = ", or a larger --subsample-size, or leave it out" if chosen else ""
     return (
         f"expected hmc-ecs to sample the posterior, found a density that leaves the posterior "
         f"{fault}: the variance of the log-likelihood estimate is not small against its units "

@@ -99,8 +99,8 @@ class Tails:
             log = np.where(np.isfinite(self.log_weight), self.log_weight + delta, -np.inf)
             near = np.exp(self.log_weight) * np.abs(np.expm1(np.minimum(delta, 1.0)))
             terms = np.where(delta < 1.0, near, np.exp(np.minimum(log, 600.0)))
-        found: Vector = terms.sum(axis=1)
-        return found
+        integral: Vector = terms.sum(axis=1)
+        return integral
 
     def mean_variance(self, k: int) -> float:
         """Return the largest mean of ``V`` on a line."""
@@ -115,10 +115,10 @@ class Tails:
 
     def fault(self, k: int) -> str:
         """Return the text of where the perturbed density leaves the posterior, and by how much."""
-        found = self.perturbation(k)
-        line = int(np.argmax(found))
+        perturbation = self.perturbation(k)
+        line = int(np.argmax(perturbation))
         where = f"in the tail of {self.names[line]}" if self.names[line] else "in its tails"
-        size = f"{found[line]:.2g}" if found[line] < 1e3 else "more than 1,000"
+        size = f"{perturbation[line]:.2g}" if perturbation[line] < 1e3 else "more than 1,000"
         mean = self.mean_variance(k)
         return f"{where} (off by {size}, mean log_lik_variance {mean:.2g}, with {k} units)"
 
@@ -179,7 +179,7 @@ def profile(
     ends = ends_of(posterior, origin, direction, power)
     alive = ~np.isnan(ends[0])
     origin, direction, power, ends = origin[alive], direction[alive], power[alive], ends[:, alive]
-    names = [name for name, kept in zip(names, alive, strict=True) if kept]
+    names = [name for name, lives in zip(names, alive, strict=True) if lives]
     radius, walls = region(origin, direction, ends)
     low, high = inside(origin, direction, radius, walls)
     low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
@@ -232,9 +232,9 @@ def _underestimate(choice: Choice, unit_rows: int, drawn: Vector, scored: Vector
         seen = moments.variance[0]
         if len(seen) != len(here):
             continue
-        known, found = np.quantile(seen, 0.9) * per_unit, np.quantile(here, 0.9)
-        if math.isfinite(known) and found > 0.0:
-            scale = max(scale, float(known / found))
+        known, of_rows = np.quantile(seen, 0.9) * per_unit, np.quantile(here, 0.9)
+        if math.isfinite(known) and of_rows > 0.0:
+            scale = max(scale, float(known / of_rows))
     return scale
 
 
@@ -278,15 +278,15 @@ class FarPosterior:
 
     def __call__(self, z: Matrix) -> Matrix:
         """Return (3, S): log posterior, k V, k^2 kappa (see ``tails``) at whitened ``z`` (S, d)."""
-        found = np.empty((3, len(z)))
+        values = np.empty((3, len(z)))
         for first in range(0, len(z), _BATCH):
             here = slice(first, first + _BATCH)
             moved = z[here] @ self._cv.factor.T
             shifts, log_jacobian = stretched(self._levels, self._cv.theta_star, moved)
-            found[:, here] = self._batch(shifts)
-            found[0, here] += log_jacobian
+            values[:, here] = self._batch(shifts)
+            values[0, here] += log_jacobian
             self._count(len(z[here]))
-        return found
+        return values
 
     def _batch(self, shifts: Matrix) -> Matrix:
         cv, pilot, n_units = self._cv, self._pilot, float(self._n_units)
@@ -453,10 +453,10 @@ class Edge:
         within: NDArray[np.bool_] = (z**2).sum(axis=1) <= self.radius**2
         if not len(self.walls):
             return within
-        kept: NDArray[np.bool_] = within & np.all(
+        inside: NDArray[np.bool_] = within & np.all(
             z @ self.walls[:, :-1].T <= self.walls[:, -1], axis=1
         )
-        return kept
+        return inside
 
     @classmethod
     def from_description(

@@ -122,8 +122,8 @@ class UnitScoreTask(PassTask[UnitTotals]):
         first = block.start + here.start
         m, n_draws = here.stop - here.start, len(self.shifts)
         coded = block.X.columns if isinstance(block.X, CodedMatrix) else None
-        given = (self.model, self.theta, self.shifts, self.order, block.X.shape[1])
-        sums = RowSums(*given, with_sums=False, coded=coded)
+        settings = (self.model, self.theta, self.shifts, self.order, block.X.shape[1])
+        sums = RowSums(*settings, with_sums=False, coded=coded)
         remainders = np.empty((n_draws, m))
         parts = (block.X[here], block.y[here], block.offset[here], block.weight[here])
         sums.add(*parts, np.empty(m), remainders)
@@ -215,6 +215,6 @@ def unit_scores(
     shifts = where.shifts(shifts)
     task = UnitScoreTask(where.model, where.centre, shifts, cv.order, unit_rows, judging)
     before = time.perf_counter()
-    found = dataset.reduce(task, scheduler=scheduler, progress=progress)
-    scores, histogram = task.finish(found)
+    totals = dataset.reduce(task, scheduler=scheduler, progress=progress)
+    scores, histogram = task.finish(totals)
     return UnitScores(scores, histogram, time.perf_counter() - before)

@@ -90,12 +90,12 @@ class Gamma(LinearModel):
         top = float((log_y - rows.offset)[used].max(initial=-_MOST))
         share = rows.weight @ np.exp(np.where(used, log_y - rows.offset - top, -math.inf)) / total
         constant = np.full(len(log_y), top + math.log(max(float(share), _LEAST)))
-        found = []
+        fits = []
         for target in (log_y - rows.offset, constant):
             beta = least_squares(rows.X, target, rows.weight)
             r = np.clip(np.where(used, log_y - rows.X @ beta - rows.offset, 0.0), -_MOST, 300.0)
-            found.append((float(rows.weight @ (np.expm1(r) - r)) / total, beta))
-        deviance, beta = min(found, key=lambda pair: pair[0])
+            fits.append((float(rows.weight @ (np.expm1(r) - r)) / total, beta))
+        deviance, beta = min(fits, key=lambda pair: pair[0])
         return np.append(beta, _log_shape(deviance))
 
 

@@ -5,10 +5,10 @@ rows)`` of a group. The link copies these rows of the table into a buffer, and e
 likelihood: all other code, from the full pass to the samplers, sees a likelihood of ``d`` shared
 parameters and no coefficients.
 
-Gradient and Hessian are by the identities of Fisher and Louis. With ``s_q`` the score of the group's rows and effects at node q and ``p_q`` its share,
-``grad l = sum_q p_q s_q`` and ``grad^2 l = sum_q p_q (grad^2 at q + s_q s_q') - grad l grad l'``
-(Louis 1982). Both are exact for the integral, so that they differ from the derivatives of the
-quadrature by its error.
+Gradient and Hessian are by the identities of Fisher and Louis. With ``s_q`` the score of the
+group's rows and effects at node q and ``p_q`` its share, ``grad l = sum_q p_q s_q`` and ``grad^2 l
+= sum_q p_q (grad^2 at q + s_q s_q') - grad l grad l'`` (Louis 1982). Both are exact for the
+integral, so that they differ from the derivatives of the quadrature by its error.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ class MixedModel(LinearModel):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the inner model's parameters, none of them linear, and those of the groups."""
-        given: tuple[Parameter, ...] = self.inner.parameters  # type: ignore[attr-defined]
-        own = tuple(replace(each, linear=False) if each.n_linear else each for each in given)
+        parameters: tuple[Parameter, ...] = self.inner.parameters  # type: ignore[attr-defined]
+        own = tuple(replace(each, linear=False) if each.n_linear else each for each in parameters)
         return (*own, *self.group_parameters)
 
     @property
@@ -141,8 +141,8 @@ class MixedModel(LinearModel):
 
     def level(self, rows: Rows) -> Level:
         """Return the level of the inner model's linear predictor."""
-        found: Level = self.inner.level(rows)  # type: ignore[attr-defined]
-        return found
+        level: Level = self.inner.level(rows)  # type: ignore[attr-defined]
+        return level
 
     def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
         """Return how the parameters go to the table's scale; one effect stays as it is."""
@@ -338,11 +338,11 @@ class TableModel(MixedModel):
             return None
         at = _rows_in(*X.astype(np.int64).T)
         y = np.asarray(response[at], dtype=np.float64)
-        found = super().response_fault(y)
-        if found is None and not self.table.attributes.get("trials"):
+        fault = super().response_fault(y)
+        if fault is None and not self.table.attributes.get("trials"):
             weight = self.table.rows().arrays[3]
-            found = self.inner.share_fault(y, weight[at] if weight.size else np.ones(len(at)))
-        return None if found is None else (at[found[0]], y[found[0]], found[1])
+            fault = self.inner.share_fault(y, weight[at] if weight.size else np.ones(len(at)))
+        return None if fault is None else (at[fault[0]], y[fault[0]], fault[1])
 
     def rows_of(self, places: Matrix) -> tuple[Rows, Index]:
         """Return rows of groups with at most about 65,536 rows, and the group (m,) of each.
@@ -373,8 +373,8 @@ def bound(model: MixedModel, table: Any) -> TableModel:
     ModelError if the groups do not identify the standard deviation of their effects.
     """
     _check_identified(model, table)
-    given = {each.name: getattr(model, each.name) for each in fields(MixedModel)}
-    return TableModel(**given, table=table)
+    options = {each.name: getattr(model, each.name) for each in fields(MixedModel)}
+    return TableModel(**options, table=table)
 
 
 def _check_identified(model: MixedModel, table: Any) -> None:
@@ -405,17 +405,17 @@ def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
     ``attributes`` are those of the store. A model that has its factors, and one for a store without
     any, is returned unchanged. ConfigError if it is none of the package's regressions.
     """
-    stated, given = attributes.get("factors"), cast(Any, model)
-    if not stated or given.factors:
+    stated, untyped = attributes.get("factors"), cast(Any, model)
+    if not stated or untyped.factors:
         return model
-    regression = given.inner if isinstance(model, MixedModel) else given
+    regression = untyped.inner if isinstance(model, MixedModel) else untyped
     if not of_family(regression):
         raise ConfigError(
             f"expected one of {', '.join(KINDS)} for the effects of {stated[0]['column']!r}, "
-            f"found {given.name!r}: columns of levels need a linear "
+            f"found {untyped.name!r}: columns of levels need a linear "
             "predictor; choose one of these, or make the store without the factor"
         )
-    return replace(given, factors=factor_blocks(stated))  # type: ignore[no-any-return]
+    return replace(untyped, factors=factor_blocks(stated))  # type: ignore[no-any-return]
 
 
 def typical_noise(model: TableModel, rows: Rows, group: Index, theta: Vector) -> Vector:

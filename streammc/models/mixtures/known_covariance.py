@@ -117,30 +117,30 @@ def as_covariance(covariance: ArrayLike, dim: int | None = None) -> tuple[tuple[
     if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 1):
         raise ConfigError(f"dim must be a whole number of at least 1, found {dim!r}: give one")
     try:
-        given = np.asarray(covariance, dtype=np.float64)
+        matrix = np.asarray(covariance, dtype=np.float64)
     except (TypeError, ValueError):
         raise ConfigError(
             f"expected numbers in the covariance, found {covariance!r}: give a number, variances, "
             "or a matrix"
         ) from None
-    if given.ndim < 2:
-        given = np.diag(np.broadcast_to(given, given.shape or (dim or 1,)))
-    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
-    if not square or not np.isfinite(given).all() or not np.array_equal(given, given.T):
+    if matrix.ndim < 2:
+        matrix = np.diag(np.broadcast_to(matrix, matrix.shape or (dim or 1,)))
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
+    if not square or not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
         raise ConfigError(
             f"expected a covariance (d, d) of finite numbers, symmetric, found "
-            f"{given.tolist()!r:.80}: check it"
+            f"{matrix.tolist()!r:.80}: check it"
         )
-    if dim is not None and dim != len(given):
+    if dim is not None and dim != len(matrix):
         raise ConfigError(
-            f"expected a covariance of dimension {dim}, found {len(given)}: leave dim out, or give "
-            "the covariance of as many columns"
+            f"expected a covariance of dimension {dim}, found {len(matrix)}: leave dim out, or "
+            "give the covariance of as many columns"
         )
-    if np.linalg.eigvalsh(given)[0] <= 0.0:
+    if np.linalg.eigvalsh(matrix)[0] <= 0.0:
         raise ConfigError(
-            f"expected a positive definite covariance, found {given.tolist()!r:.80}: check it"
+            f"expected a positive definite covariance, found {matrix.tolist()!r:.80}: check it"
         )
-    return tuple(tuple(float(value) for value in row) for row in given)
+    return tuple(tuple(float(value) for value in row) for row in matrix)
 
 
 def gaussian_mean(

@@ -476,8 +476,8 @@ def gaussian_mixture_free(
             ": give one, or leave it out to sample the scales"
         )
     try:
-        given = np.asarray(concentration, dtype=np.float64)
-        shares = np.broadcast_to(given, (components,))
+        numbers = np.asarray(concentration, dtype=np.float64)
+        shares = np.broadcast_to(numbers, (components,))
     except (TypeError, ValueError):
         shares = np.zeros(1)
     if not ((shares > 0.0) & np.isfinite(shares)).all():
