@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from streammc.checks.run_draws import RowDensities
 from streammc.diagnostics.pareto_tail import smoothed_rows
 from streammc.errors import DataError
+from streammc.models.base import predictors_at
 from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector
 
 
@@ -241,12 +242,7 @@ class Surrogate(PassTask[SurrogateSums]):
         m, q = rows.X.shape
         n, p = self.model.n_linear, self.model.n_linear + self.model.n_scalar
         curved = p <= _MOST_PREDICTORS and q <= _MOST_FEATURES if n else True
-        eta = np.empty((p, m))
-        for a in range(n):
-            eta[a] = rows.X @ self.mean[a * q : (a + 1) * q]
-        if n:
-            eta[0] += rows.offset
-        eta[n:] = self.mean[n * q :, None]
+        eta = predictors_at(self.model, rows, self.mean)
         out = np.empty((1 + p + p * (p + 1) // 2, m))
         order = 2 if curved else 0
         self.model.link(eta, rows.X.T, rows.y, self.model.constants, order, out)

@@ -33,7 +33,7 @@ from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
 from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.prediction.predictors import Draws
-from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -100,14 +100,10 @@ _MOST_SAMPLING: Final = 0.5
 _NOT_THE_POSTERIOR: Final = ("approximate", "biased", "tempered")
 
 
-def good_shape(draws: int) -> float:
-    """Return the Pareto k below which a term is reliable (Vehtari et al. 2024, section 3.2.4)."""
-    return min(1.0 - 1.0 / float(np.log10(draws)), 0.7)
-
-
 def pareto_facts(terms: RowTerms, at: Index, draws: int) -> dict[str, Any]:
     """Return the counts of rows by Pareto k, and the rows with the largest, as JSON."""
-    k, limit = terms.shape, good_shape(draws)
+    # A term is reliable below it (Vehtari et al. 2024, section 3.2.4).
+    k, limit = terms.shape, min(1.0 - 1.0 / float(np.log10(draws)), 0.7)
     used = terms.observations > 0.0
     order = np.argsort(-k, kind="stable")[:_WORST]
     return {
@@ -233,7 +229,9 @@ class Scoring:
 
     def sum_surrogates(self, always: int) -> Index:
         """Sum the surrogates of all rows; return the ``always`` most influential rows."""
-        mean, covariance = _moments(self._draws.theta)
+        # Of the draws at which rows are evaluated: terms and surrogates share their error.
+        theta = self._draws.theta
+        mean, covariance = theta.mean(axis=0), np.atleast_2d(np.cov(theta.T))
         self._surrogate = Surrogate(
             self._bound, mean, covariance, self._where, always, self._whole_rows
         )
@@ -391,15 +389,6 @@ def totals(
         )
         for name, (each, of) in values.items()
     }
-
-
-def _moments(theta: Matrix) -> tuple[Vector, Matrix]:
-    """Return mean (d,) and covariance (d, d) of draws (S, d).
-
-    Those of the draws at which rows are evaluated: their Monte Carlo error is then common to
-    terms and surrogates.
-    """
-    return theta.mean(axis=0), np.cov(theta.T).reshape(theta.shape[1], theta.shape[1])
 
 
 @documented(PASS_OPTIONS, predict)

@@ -28,54 +28,38 @@ _WORK = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Certificate(Record):
-    """Certificate of control variates: findings of the last pass, and work of all passes.
-
-    Attributes
-    ----------
-    term_bound
-        Bound on the terms of a minibatch acceptance test, see ``row_norms``; ``None`` where no
-        sampler needs it, infinite where the model has no bound.
-    decrement
-        Newton decrement at ``theta_star`` in posterior sd; ``None`` without a pass.
-    passes, rows_read, bytes_read, seconds
-        Work of all passes and of the search for the first centre.
-    pass_seconds, pass_gb_per_second
-        Time and read rate of the passes alone; ``None`` in files of an earlier version.
-    converged
-        Whether the decrement is below its limit.
-    warnings
-        One line each: directions that only the prior determines, a conflict of prior and
-        likelihood, what default priors decide, other modes.
-    notes
-        What priors decide that were given: no reason for care.
-    modes
-        (M, d) modes with at least 5 % of the evidence of ``theta_star``.
-    logarithms
-        Labels of the parameters that are sampled as logarithms.
-    recalibration
-        Sizes and work of the first stage of a recalibration.
-    nodes
-        Quadrature nodes per effect of a mixed model.
-    update
-        Use of control variates of an earlier generation of the store, see ``appended.Update``.
-    """
+    """Certificate of control variates: findings of the last pass, and work of all passes."""
 
     term_bound: float | None = None
+    """Bound on the terms of a minibatch acceptance test, see ``row_norms``; ``None`` where no
+    sampler needs it, infinite where the model has no bound."""
     decrement: float | None
+    """Newton decrement at ``theta_star`` in posterior sd; ``None`` without a pass."""
     passes: int
     rows_read: int
     bytes_read: int
     seconds: float
+    """Work of all passes and of the search for the first centre."""
     pass_seconds: float | None = None
     pass_gb_per_second: float | None = None
+    """Time and read rate of the passes alone; ``None`` in files of an earlier version."""
     converged: bool
+    """Whether the decrement is below its limit."""
     warnings: tuple[str, ...] = ()
+    """One line each: directions that only the prior determines, a conflict of prior and likelihood,
+    what default priors decide, other modes."""
     notes: tuple[str, ...] = ()
+    """What priors decide that were given: no reason for care."""
     modes: tuple[tuple[float, ...], ...] | None = None
+    """(M, d) modes with at least 5 % of the evidence of ``theta_star``."""
     logarithms: tuple[str, ...] = ()
+    """Labels of the parameters that are sampled as logarithms."""
     recalibration: Mapping[str, Any] | None = None
+    """Sizes and work of the first stage of a recalibration."""
     nodes: int | None = None
+    """Quadrature nodes per effect of a mixed model."""
     update: Mapping[str, Any] | None = None
+    """Use of control variates of an earlier generation of the store, see ``appended.Update``."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry ``certificate`` of saved control variates."""

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.diagnostics.arrays import numbers
-from streammc.diagnostics.convergence import ess_mean
+from streammc.diagnostics.convergence import ess_mean, numbers
 from streammc.docstrings import documented
 
 _FEWEST_DRAWS = 4

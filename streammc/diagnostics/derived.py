@@ -21,7 +21,6 @@ probit regression (Goldstein, Browne and Rasbash 2002). Counts have no such v.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.diagnostics.summary import draws_and_labels, summarize_draws
+from streammc.diagnostics.summary import draws_and_labels, summarize_draws, written_by
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StoreError
 from streammc.models.base import COEFFICIENT, DISTANCE, EFFECTS, FACTOR, INTERCEPT, PLACE, Block
@@ -277,14 +276,8 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     ConfigError
         If the run has no random intercept alone, or a response without such a v.
     """
-    if "posterior" not in getattr(tree, "children", ()):
-        raise ConfigError(
-            f"expected a tree with a group 'posterior', found {type(tree).__name__}: "
-            "pass what streammc.open_run(path) returned"
-        )
-    written = tree.attrs.get("streammc", {})
-    written = json.loads(written) if isinstance(written, str) else written
-    described = written.get("identity", {}).get("model", {})
+    draws = draws_and_labels(tree)
+    described = written_by(tree).get("identity", {}).get("model", {})
     if not defined(described):
         inner = described.get("inner", {}).get("name")
         found_model = f"mixed {inner}" if inner else described.get("name")
@@ -293,7 +286,7 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
             "expected a run of a random intercept of a gaussian, logistic, binomial or probit "
             f"model, found {found_model}{slope}: report tau instead"
         )
-    values, _ = derived(*draws_and_labels(tree), described)
+    values, _ = derived(*draws, described)
     like = next(iter(tree["posterior"].data_vars.values()))
     keep = {dim: 0 for dim in like.dims if dim not in ("chain", "draw")}
     one: xr.DataArray = like.isel(keep, drop=True).transpose("chain", "draw")

@@ -54,16 +54,6 @@ BAND = (0.05, 0.95)
 _FEWEST_DRAWS = 4
 
 
-def require_no_sign(sign: NDArray[np.float64]) -> None:
-    """Refuse a plain summary of draws with negative signs."""
-    negative = float(np.mean(np.asarray(sign) < 0.0))
-    if negative > 0.0:
-        raise StreammcError(
-            f"expected draws without a sign, found {negative:.2%} of them negative: a plain "
-            "summary would be wrong; use the weighted one (streammc diagnose, or plain=False)"
-        )
-
-
 def ratio_terms(
     values: NDArray[np.float64], sign: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
@@ -166,15 +156,13 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
     StreammcError
         If ``plain`` is true and a sign is negative.
     """
-    if "posterior" not in getattr(tree, "children", ()):
-        raise ConfigError(
-            f"expected a tree with a group 'posterior', found {type(tree).__name__}: "
-            "pass what streammc.open_run(path) returned"
-        )
     theta, labels = draws_and_labels(tree)
     sign = signs(tree)
-    if plain and sign is not None:
-        require_no_sign(sign)
+    if plain and sign is not None:  # one is negative
+        raise StreammcError(
+            f"expected draws without a sign, found {np.mean(sign < 0.0):.2%} of them negative: a "
+            "plain summary would be wrong; use the weighted one (streammc diagnose, or plain=False)"
+        )
     return summarize_draws(theta, labels, sign)
 
 
@@ -196,6 +184,11 @@ def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]
 
     The columns are in the order of the model's theta if the run recorded it, else as stored.
     """
+    if "posterior" not in getattr(tree, "children", ()):
+        raise ConfigError(
+            f"expected a tree with a group 'posterior', found {type(tree).__name__}: "
+            "pass what streammc.open_run(path) returned"
+        )
     columns: dict[str, NDArray[np.float64]] = {}
     posterior = tree["posterior"]
     for name, variable in posterior.data_vars.items():
@@ -208,15 +201,20 @@ def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]
         for place in np.ndindex(values.shape[2:]):
             entry = ", ".join(str(c[i]) for c, i in zip(coordinates, place, strict=True))
             columns[f"{name}[{entry}]" if inner else str(name)] = values[(..., *place)]
-    written = tree.attrs.get("streammc", {})
-    written = json.loads(written) if isinstance(written, str) else written
-    recorded = written.get("labels", ())
+    recorded = written_by(tree).get("labels", ())
     labels = list(recorded) if {*recorded} == {*columns} else list(columns)
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     theta = np.empty((chains, draws, len(labels)))
     for column, label in enumerate(labels):
         theta[:, :, column] = columns[label]
     return theta, labels
+
+
+def written_by(tree: xr.DataTree) -> Mapping[str, Any]:
+    """Return what streammc wrote about the run of a tree; empty for another tree."""
+    written = tree.attrs.get("streammc", {})
+    document: Mapping[str, Any] = json.loads(written) if isinstance(written, str) else written
+    return document
 
 
 def summarize_draws(

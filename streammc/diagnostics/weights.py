@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.diagnostics.arrays import numbers
-from streammc.diagnostics.convergence import mcse_mean
+from streammc.diagnostics.convergence import mcse_mean, numbers
 from streammc.diagnostics.pareto_tail import smoothed_rows, tail_count
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
@@ -32,27 +31,19 @@ from streammc.shown import Record
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Correction(Record):
-    """Corrections of one parameter by the weights; ``None`` for an unknown statistic.
-
-    Attributes
-    ----------
-    mean
-        Weighted mean.
-    correction, mcse
-        Weighted minus plain mean, and its Monte Carlo error.
-    correction_sd, mcse_sd
-        ``correction`` and ``mcse`` in units of the posterior standard deviation.
-    sd_ratio, sd_ratio_mcse
-        Weighted over plain standard deviation, and its Monte Carlo error.
-    """
+    """Corrections of one parameter by the weights; ``None`` for an unknown statistic."""
 
     mean: float | None
+    """Weighted mean."""
     correction: float | None
     mcse: float | None
+    """Weighted minus plain mean, and its Monte Carlo error."""
     correction_sd: float | None
     mcse_sd: float | None
+    """``correction`` and ``mcse`` in units of the posterior standard deviation."""
     sd_ratio: float | None
     sd_ratio_mcse: float | None
+    """Weighted over plain standard deviation, and its Monte Carlo error."""
 
     @property
     def size(self) -> float:
@@ -67,33 +58,23 @@ class Correction(Record):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit(Record):
-    """Audit of draws by importance weights: quality of the weights, and corrections.
-
-    Attributes
-    ----------
-    draws
-        Number of weighted draws.
-    ess
-        Effective sample size (sum w)^2 / sum w^2 of the weights.
-    largest_weight
-        Largest weight over their mean; ``None`` in runs of an earlier version.
-    pareto_k
-        Shape of the right tail of the weights; ``None`` if all are equal or there are fewer than
-        25.
-    largest_correction, largest_z
-        Largest correction of a mean in posterior standard deviations, and in its Monte Carlo
-        error.
-    parameters
-        Corrections by label.
-    """
+    """Audit of draws by importance weights: quality of the weights, and corrections."""
 
     draws: int
+    """Number of weighted draws."""
     ess: float
+    """Effective sample size (sum w)^2 / sum w^2 of the weights."""
     largest_weight: float | None = None
+    """Largest weight over their mean; ``None`` in runs of an earlier version."""
     pareto_k: float | None
+    """Shape of the right tail of the weights; ``None`` if all are equal or there are fewer than
+    25."""
     largest_correction: float
     largest_z: float
+    """Largest correction of a mean in posterior standard deviations, and in its Monte Carlo
+    error."""
     parameters: Mapping[str, Correction]
+    """Corrections by label."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry ``audit`` of a summary."""

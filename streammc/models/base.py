@@ -37,7 +37,7 @@ from streammc.priors.densities import JointNormal
 from streammc.priors.families import FamilyPrior, refuse_flat
 from streammc.priors.per_coefficient import choose
 from streammc.priors.scaled import Level, coefficients, scale_prior
-from streammc.protocols import Coding, Index, Matrix, Prior, Rows, Vector
+from streammc.protocols import Coding, Index, Matrix, Model, Prior, Rows, Vector
 from streammc.shown import Shown, options_of
 
 Array: TypeAlias = NDArray[np.float64]
@@ -717,6 +717,18 @@ def refuse_many_predictors(p: int, what: str) -> None:
             f"expected at most {MOST_PREDICTORS} {what}, found {p}: every row has a Hessian of "
             f"{p} x {p}; make the model smaller"
         )
+
+
+def predictors_at(model: Model, rows: Rows, theta: Vector) -> Matrix:
+    """Return the predictors (p, m) of rows at ``theta`` (d,): linear ones, shared parameters."""
+    n, q = model.n_linear, rows.X.shape[1]
+    eta = np.empty((n + model.n_scalar, len(rows.y)))
+    for a in range(n):
+        eta[a] = rows.X @ theta[a * q : (a + 1) * q]
+    if n:
+        eta[0] += rows.offset
+    eta[n:] = theta[n * q :, None]
+    return eta
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, ModelError
+from streammc.models.base import predictors_at
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
 
@@ -355,17 +356,12 @@ def refuse_wrong_derivatives(model: Model, rows: Rows, theta: Vector, most: int 
 
     ModelError if one is off by more than 1e-4 of the largest of value, derivative and 1.
     """
-    m, q = min(most, len(rows.y)), rows.X.shape[1]
-    X, y = rows.X[:m], np.ascontiguousarray(rows.y[:m])
-    n = model.n_linear
-    eta = np.empty((n + model.n_scalar, m))
-    for a in range(n):
-        eta[a] = X @ theta[a * q : (a + 1) * q] + (rows.offset[:m] if a == 0 else 0.0)
-    eta[n:] = theta[n * q :, None]
+    few = Rows(*(np.ascontiguousarray(part[:most]) for part in rows))
+    eta = predictors_at(model, few, theta)
     # Off the start, where a derivative may be zero by chance; the same for all rows.
     eta += 0.1 * np.cos(1.0 + np.arange(len(eta)))[:, None]
     with np.errstate(all="ignore"):
-        for finding in derivatives(model, Place(eta, y, X.T), floor=1e-4):
+        for finding in derivatives(model, Place(eta, few.y, few.X.T), floor=1e-4):
             if np.isfinite(finding.worst) and not finding.passed:
                 raise ModelError(
                     f"expected the {finding.name} of the model {model.name!r} to be those of its "

@@ -72,3 +72,9 @@ def exponential_mean(eta: Matrix) -> Vector:
     with np.errstate(over="ignore"):
         mean: Vector = np.exp(eta[0])
     return mean
+
+
+def location(eta: Matrix) -> Vector:
+    """Return the first of the predictors (p, m): the mean under an identity link, (m,)."""
+    first: Vector = eta[0]
+    return first

@@ -20,6 +20,7 @@ from scipy.special import logsumexp
 from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.control_variates.subset import in_memory
 from streammc.errors import ModelError
+from streammc.models.base import predictors_at
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.prior import (
     COLUMNS,
@@ -282,9 +283,14 @@ def without_prior(
         shapes = shapes[1:]
     out = table.copy()
     free = np.setdiff1d(np.flatnonzero(sd > 0.0), shapes)
-    rows = [normal(UNFELT * sd[j], location=theta[j]).table(("",))[0] for j in free]
-    put(out, free, np.reshape(rows, (-1, COLUMNS)))
+    put(out, free, normal_rows(theta[free], UNFELT * sd[free]))
     return out
+
+
+def normal_rows(location: Vector, scale: Vector) -> Matrix:
+    """Return rows (k, 5) of the prior table with normal densities."""
+    rows = [normal(s, location=t).table(("",))[0] for s, t in zip(scale, location, strict=True)]
+    return np.reshape(rows, (-1, COLUMNS))
 
 
 def matched(heights: Callable[[Matrix], Vector], theta: Vector, scales: Index) -> Vector:
@@ -357,24 +363,15 @@ def log_posteriors(
     The prior is smoothed by :func:`streammc.numerics.prior.smooth`, as in Newton's method.
     Values that are not finite become minus infinity.
     """
-    used = rows.weight > 0.0
-    X, y, offset = rows.X[used], np.ascontiguousarray(rows.y[used]), rows.offset[used]
-    weight = rows.weight[used] * scale
-    columns = np.ascontiguousarray(X.T)
-    n, q = model.n_linear, X.shape[1]
-    table = smooth(table)
-    constants = model.constants
+    rows = Rows(*(np.ascontiguousarray(part[rows.weight > 0.0]) for part in rows))
+    weight, columns = rows.weight * scale, np.ascontiguousarray(rows.X.T)
+    table, constants = smooth(table), model.constants
 
     def evaluate(thetas: Matrix) -> Vector:
-        values = np.empty(len(thetas))
-        eta, out = np.empty((n + model.n_scalar, len(y))), np.empty((1, len(y)))
+        values, out = np.empty(len(thetas)), np.empty((1, len(rows.y)))
         for s, theta in enumerate(thetas):
-            for a in range(n):
-                np.matmul(X, theta[a * q : (a + 1) * q], out=eta[a])
-            if n:
-                eta[0] += offset
-            eta[n:] = theta[n * q :, None]
-            model.link(eta, columns, y, constants, 0, out)
+            eta = predictors_at(model, rows, theta)
+            model.link(eta, columns, rows.y, constants, 0, out)
             values[s] = weight @ out[0] + log_prior(theta, table, np.zeros_like(theta))
         return np.where(np.isfinite(values), values, -np.inf)
 

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
-from streammc.control_variates.mode.modes import UNFELT, apart, without_prior
+from streammc.control_variates.mode.modes import UNFELT, apart, normal_rows, without_prior
 from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.errors import ModelError
 from streammc.models.base import StatedModel
 from streammc.numerics.prior import (
-    COLUMNS,
     HALF_NORMAL,
     JOINT_NORMAL,
     KIND,
@@ -34,7 +33,7 @@ from streammc.numerics.prior import (
     put,
     smooth,
 )
-from streammc.priors import NamedPriors, normal
+from streammc.priors import NamedPriors
 from streammc.priors.densities import CORRELATION, POSITIVE
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
@@ -137,8 +136,7 @@ def _without(
     sd = np.sqrt(np.sum(at.factor**2, axis=1))
     wide, out = UNFELT * sd[own], table.copy()
     centre = at.theta[own] + flat[own] * wide**2
-    rows = [normal(s, location=t).table(("",))[0] for s, t in zip(wide, centre, strict=True)]
-    put(out, own, np.reshape(rows, (-1, COLUMNS)))
+    put(out, own, normal_rows(centre, wide))
     with np.errstate(all="ignore"):  # it may run away
         try:
             free = maximise(likelihood, at.theta, out, max_iterations=_ITERATIONS)
@@ -301,9 +299,7 @@ def weak_directions(
     if largest_move(rows, step, n_linear)[0] <= _SLOW_MOVE:
         return lines
     # Too wide to affect a few steps; without this prior the curvature might be singular.
-    wide = np.vstack(
-        [normal(1e4 * s, location=t).table(("",)) for t, s in zip(theta, sd, strict=True)]
-    )
+    wide = normal_rows(theta, 1e4 * sd)
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             alone = maximise(likelihood, theta, wide, max_iterations=_STEPS)

@@ -289,7 +289,13 @@ def plan(
         # A given subsample size is only refused if the perturbation is hopeless.
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
-            refused = leaves_text(reach.fault(k), subsample_size is not None)
+            remedy = ", or a larger --subsample-size, or leave it out"
+            refused = (
+                "expected hmc-ecs to sample the posterior, found a density that leaves the "
+                f"posterior {reach.fault(k)}: the variance of the log-likelihood estimate is not "
+                "small against its units there; use --sampler hmc"
+                f"{'' if subsample_size is None else remedy}"
+            )
     if request.n_blocks is not None:
         _require("n_blocks", request.n_blocks, 1, k // group)
     n_units = -(-n // b)
@@ -297,7 +303,11 @@ def plan(
     if factor_units:
         predicted |= predicted_signs(choice.rest, b, k, factor_units, choice.moments[0].total[0])
         if refused is None and not predicted["mean_sign"] >= LEAST_SIGN:
-            refused = unsigned_text(k * b, predicted["mean_sign"], LEAST_SIGN)
+            refused = (
+                f"hmc-ecs-signed needs a mean sign of at least {LEAST_SIGN:g}, found "
+                f"{predicted['mean_sign']:.2g} predicted with {k * b} rows: its errors would be "
+                "unbounded; use a larger --subsample-size, a smaller minibatch, or hmc"
+            )
     if reach is not None:
         predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
     deff = choice.rest.deff(pilot.run_rows)
@@ -428,28 +438,6 @@ def refusal_text(certain: int, work: float, n_rows: int, order: int, name: str) 
     return (
         f"{message}; a given --subsample-size with --option allow_high_variance=true runs it "
         "biased as it is"
-    )
-
-
-def leaves_text(fault: str, chosen: bool) -> str:
-    """Return the refusal of a perturbed target that leaves the posterior in its tails.
-
-    ``fault`` is ``Tails.fault``; ``given`` whether the user has chosen the rows sampled.
-    """
-    remedy = ", or a larger --subsample-size, or leave it out" if chosen else ""
-    return (
-        f"expected hmc-ecs to sample the posterior, found a density that leaves the posterior "
-        f"{fault}: the variance of the log-likelihood estimate is not small against its units "
-        f"there; use --sampler hmc{remedy}"
-    )
-
-
-def unsigned_text(rows: int, mean_sign: float, least: float) -> str:
-    """Return the refusal of a product whose mean sign is too small, and what to do."""
-    return (
-        f"hmc-ecs-signed needs a mean sign of at least {least:g}, found {mean_sign:.2g} predicted "
-        f"with {rows} rows: its errors would be unbounded; use a larger --subsample-size, a "
-        "smaller minibatch, or hmc"
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from streammc.models.base import BETA, POSITIVE, LinearModel, Parameter, unit_default
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.responses import real_fault
+from streammc.models.responses import location, real_fault
 from streammc.numerics.jit import LINK_SIGNATURE, f8, inline, jit, matrix, vector
 from streammc.numerics.special import exp, within
 from streammc.priors import PriorOption, as_prior
@@ -106,12 +106,8 @@ class Gaussian(LinearModel):
     link_kernel: ClassVar[Any] = link
     exact_sums: ClassVar[Any] = staticmethod(gaussian_sums)
     response_fault = staticmethod(real_fault)
+    mean = staticmethod(location)
     parameters = (BETA, Parameter("sigma", support=POSITIVE, default=unit_default))
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return the location per column of ``eta`` (2, m)."""
-        location: Vector = eta[0]
-        return location
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a number per column of ``eta`` (2, m)."""

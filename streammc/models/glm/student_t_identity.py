@@ -12,7 +12,7 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.models.base import BETA, POSITIVE, LinearModel, Parameter, unit_default
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.responses import real_fault
+from streammc.models.responses import location, real_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_parts, rising, select, within
 from streammc.priors import PriorOption, as_prior, gamma
@@ -187,6 +187,8 @@ class StudentT(LinearModel):
     location_scale: ClassVar[bool] = True
     heavy_tailed: ClassVar[bool] = True
     response_fault = staticmethod(real_fault)
+    mean = staticmethod(location)
+    """Always the median; the mean where ``nu > 1``, and there is none elsewhere."""
     level: ClassVar[Any] = staticmethod(response_level)
 
     def __post_init__(self) -> None:
@@ -220,14 +222,6 @@ class StudentT(LinearModel):
         nu = min(float(self.df), math.exp(_MOST))
         _, top, _, _, _ = rising(0.5 * nu, math.log(0.5 * nu), 0.5)
         return np.array([nu, math.log(nu), top - _HALF_LOG_2PI])
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return the location per column of ``eta`` (2 or 3, m).
-
-        Always the median; the mean where ``nu > 1``, and there is none elsewhere.
-        """
-        location: Vector = eta[0]
-        return location
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a number per column of ``eta`` (2 or 3, m), at most 1e300 in size."""

@@ -27,6 +27,7 @@ from streammc.models.base import (
     LinearModel,
     Parameter,
     factor_blocks,
+    predictors_at,
     unit_default,
 )
 from streammc.models.mixed import group_constants
@@ -460,9 +461,7 @@ def row_curvature(model: TableModel, rows: Rows, theta: Vector) -> Vector:
     """Return minus the weighted second derivative of each row (m,) in its linear predictor."""
     q, scalars = model.n_features, model.inner.n_scalar
     m, p = len(rows.y), 1 + scalars
-    eta = np.empty((p, m))
-    eta[0] = rows.X @ theta[:q] + rows.offset
-    eta[1:] = theta[q : q + scalars, None]
+    eta = predictors_at(model.inner, rows, theta[: q + scalars])
     out = np.empty((1 + p + p * (p + 1) // 2, m))
     inner: Any = model.inner
     inner.link(eta, rows.X.T, rows.y, inner.constants, 2, out)
