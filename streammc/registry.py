@@ -6,7 +6,8 @@ model or sampler needs a file and one line here; the contract tests run over the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
@@ -138,3 +139,29 @@ def run_at_address(address: str) -> Any:
     """Return the run at an address, as ``trace.places`` uses it, or the path of ``file://``."""
     module, _, attribute = _RUN_AT_ADDRESS.partition(":")
     return getattr(import_module(module), attribute)(address)
+
+
+def on_first_use(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and ``__dir__`` of a package that imports names on first use.
+
+    Parameters
+    ----------
+    modules
+        Of each public name, its module inside the package.
+    """
+
+    def attribute(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}: it has {', '.join(names())}",
+                name=name,
+                obj=sys.modules[package],
+            )
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+    def names() -> list[str]:
+        return sorted(modules)
+
+    return attribute, names

@@ -7,23 +7,17 @@ The package is callable: ``streammc.control_variates(store, model)`` is
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from inspect import signature
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from streammc.registry import on_first_use
 
 if TYPE_CHECKING:
     from streammc.control_variates.appended import update
     from streammc.control_variates.certify import compute
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.expansion import ControlVariates
-
-_LAZY: Final[dict[str, str]] = {
-    "compute": "certify",
-    "ControlVariates": "expansion",
-    "resolved": "default_priors",
-    "update": "appended",
-}
 
 __all__ = ["ControlVariates", "compute", "resolved", "update"]
 
@@ -47,18 +41,14 @@ class _CallableModule(ModuleType):
         return self.compute.__doc__
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in _LAZY:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
-        )
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """List the public names, imported or not, and the other names of the module."""
-    return sorted({*globals(), *_LAZY})
-
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "compute": "certify",
+        "ControlVariates": "expansion",
+        "resolved": "default_priors",
+        "update": "appended",
+    },
+)
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -5,9 +5,9 @@ Public names are imported on first use, because the import of ArviZ takes a seco
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from streammc.registry import on_first_use
 
 if TYPE_CHECKING:
     from streammc.diagnostics.cost import inefficiency
@@ -23,26 +23,13 @@ __all__ = [
     "summarize",
 ]
 
-_LAZY: Final[dict[str, str]] = {
-    "audit_weights": "streammc.diagnostics.weights",
-    "inefficiency": "streammc.diagnostics.cost",
-    "intraclass_correlation": "streammc.diagnostics.derived",
-    "pareto_k": "streammc.diagnostics.weights",
-    "summarize": "streammc.diagnostics.summary",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the public name ``name`` on first use."""
-    if name not in _LAZY:
-        raise AttributeError(
-            f"module 'streammc.diagnostics' has no attribute {name!r}",
-            name=name,
-            obj=sys.modules[__name__],
-        )
-    return getattr(import_module(_LAZY[name]), name)
-
-
-def __dir__() -> list[str]:
-    """Return the names of the module and the public names that are imported on first use."""
-    return sorted({*globals(), *_LAZY})
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "audit_weights": "weights",
+        "inefficiency": "cost",
+        "intraclass_correlation": "derived",
+        "pareto_k": "weights",
+        "summarize": "summary",
+    },
+)

@@ -6,9 +6,9 @@ here draws into given axes of matplotlib or new ones, and returns them.
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from streammc.registry import on_first_use
 
 if TYPE_CHECKING:
     from streammc.plots.prediction_plots import plot_by_covariate, plot_roc
@@ -22,26 +22,13 @@ __all__ = [
     "plot_statistic",
 ]
 
-_LAZY: Final[dict[str, str]] = {
-    "plot_audit_weights": "streammc.plots.run_plots",
-    "plot_by_covariate": "streammc.plots.prediction_plots",
-    "plot_ladder": "streammc.plots.run_plots",
-    "plot_roc": "streammc.plots.prediction_plots",
-    "plot_statistic": "streammc.plots.run_plots",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the public name ``name`` on first use."""
-    if name not in _LAZY:
-        raise AttributeError(
-            f"module 'streammc.plots' has no attribute {name!r}: it has {', '.join(_LAZY)}",
-            name=name,
-            obj=sys.modules[__name__],
-        )
-    return getattr(import_module(_LAZY[name]), name)
-
-
-def __dir__() -> list[str]:
-    """List the public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "plot_audit_weights": "run_plots",
+        "plot_by_covariate": "prediction_plots",
+        "plot_ladder": "run_plots",
+        "plot_roc": "prediction_plots",
+        "plot_statistic": "run_plots",
+    },
+)
