@@ -32,7 +32,6 @@ from streammc.likelihood.temperature import Schedule
 from streammc.numerics.process_limits import single_threaded
 from streammc.samplers import mh_fixed
 from streammc.samplers.common.sampler import RunRequest, Setup
-from streammc.samplers.metropolis.loop import STEP
 from streammc.stores import open_store
 from streammc.stores.simulation import simulate
 
@@ -228,9 +227,9 @@ def tested(data: Data, net: Net, remedy: str) -> Curve:
             X, y = next(rows)
             scale.add(net.gradient(net.slopes(theta, X, y), X))
         metric = scale.inverse(len(data.y) / schedule.at(done, 1)[0])
-        kernel._at.shape[...] = np.diag(np.sqrt(metric))
+        kernel.space.decision.shape[...] = np.diag(np.sqrt(metric))
         if remedy != "shrink":
-            kernel.space.decision.values[STEP] = eta(done) ** 0.5
+            kernel.space.decision.values["step"] = eta(done) ** 0.5
         found = kernel.advance(max(5, done // 20), warmup=False)
         theta, done = found["theta"][-1], done + len(found["theta"])
         kept.append(found)

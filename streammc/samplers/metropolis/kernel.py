@@ -31,13 +31,7 @@ from streammc.samplers.common.tuning import StepShape
 from streammc.samplers.metropolis.acceptance import Prepared
 from streammc.samplers.metropolis.loop import (
     DONE,
-    ITERATION,
-    LEFT,
     NEED_SWEEP,
-    PRIOR,
-    STEP,
-    SWEPT_UNITS,
-    TAKEN,
     Batch,
     Gathered,
     Moves,
@@ -125,7 +119,7 @@ class MetropolisKernel(Chain):
         )
         c, power = SCALING[moves.kind]
         self._first_step = problem.step_size or c * d**-power
-        self.space.decision.values[STEP] = self._first_step
+        self.space.decision.values["step"] = self._first_step
         self._tuning = tuning.start(self._first_step, reference=False)
         self._shape = StepShape(d, problem.shape)
         self._tuned = problem.step_size is not None
@@ -146,7 +140,7 @@ class MetropolisKernel(Chain):
         for attempt in range(100):
             start = self._chain, attempt, problem.spread, problem.modes
             now.z[:] = problem.first + first_position(self._kernel_rng, d, *start)
-            decision.values[PRIOR] = look_at_start(
+            decision.values["prior"] = look_at_start(
                 problem.link, problem.sums, self._arrays, self.space
             )
             if math.isfinite(now.scalars[REST]):
@@ -164,7 +158,7 @@ class MetropolisKernel(Chain):
             "z": now.z,
             "gradient": now.gradient,
             "scalars": now.scalars,
-            "values": decision.values,
+            "values": decision.values.view(np.float64),
             "carried": decision.carried,
             "momentum": decision.momentum,
             "slope": decision.slope,
@@ -235,18 +229,18 @@ class MetropolisKernel(Chain):
 
     def _needed(self, code: int) -> Index:
         """Return units to gather where the loop has stopped with ``code``: wanted, or following."""
-        where, b = self.space.decision.where, self.problem.base.unit_rows
+        counts, b = self.space.decision.counts[0], self.problem.base.unit_rows
         most = max(BATCH_ROWS // b, 1)
         if code == NEED_SWEEP:
-            first = int(where[SWEPT_UNITS])
+            first = int(counts["swept"])
             return np.arange(first, min(first + most, self.problem.moves.population))
-        iteration, taken = self.iteration + int(where[ITERATION]), int(where[TAKEN])
-        # A test that asks for a few at a time soon asks again: gather as many as it has taken.
-        count = min(max(int(where[LEFT]), taken), most)
+        iteration, drawn = self.iteration + int(counts["iteration"]), int(counts["drawn"])
+        # A test that asks for a few at a time soon asks again: gather as many as it has drawn.
+        count = min(max(int(counts["left"]), drawn), most)
         if not self.problem.prepared.replace:
-            count = min(count, self.problem.moves.population - taken)
+            count = min(count, self.problem.moves.population - drawn)
         replace = self.problem.prepared.replace
-        return self._units.draw(iteration, 1, taken, count, lane=_TERMS, replace=replace)
+        return self._units.draw(iteration, 1, drawn, count, lane=_TERMS, replace=replace)
 
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
@@ -254,7 +248,7 @@ class MetropolisKernel(Chain):
         """Run as many iterations as ``theta`` has rows; announce the units of the next batch."""
         problem, n, decision = self.problem, len(theta), self.space.decision
         if not warmup and not self._tuned:
-            decision.values[STEP] = math.exp(self._tuning[tuning.LOG_AVERAGE])
+            decision.values["step"] = math.exp(self._tuning[tuning.LOG_AVERAGE])
             self._tuned = True
         ahead = self._rows(self._ahead_of(self.iteration, n))
         following = self._ahead_of(self.iteration + n, self._batch())
@@ -280,12 +274,12 @@ class MetropolisKernel(Chain):
             decision.shape[...] = self._shape.factor
             if adapt:
                 self._tuning[:] = tuning.start(self._first_step, reference=False)
-                decision.values[STEP] = self._first_step
+                decision.values["step"] = self._first_step
 
     def _iterate(self, ahead: Rows, batch: Batch) -> None:
         """Run the compiled loop over a batch, with the rows that it stops for."""
         problem = self.problem
-        self.space.decision.where[ITERATION] = 0
+        self.space.decision.counts["iteration"] = 0
         extra = allocate_rows(0, problem.source.n_features)
         while True:
             gathered = Gathered(ahead, extra, len(extra.y) // problem.base.unit_rows)

@@ -9,10 +9,10 @@ again, and the same decision goes on. Tests are function pointers (``metropolis.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
 from streammc.likelihood.blocks import ROWS_TYPE, TILE, Block, ExpansionPoint, expand
 from streammc.likelihood.estimators import remainder_values
@@ -38,7 +38,7 @@ from streammc.numerics.jit import (
     jit,
     record_type,
 )
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.protocols import Matrix, Rows, Vector
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common import tuning
 from streammc.samplers.common.proposals import (
@@ -145,23 +145,46 @@ class Shared(NamedTuple):
 
 SHARED_TYPE: Any = record_type(Shared)
 
-ITERATION, PHASE, TAKEN, LEFT, SWEPT_UNITS, EVALUATED = range(6)
-STEP, HEAT, TAU, RATIO, PRIOR, NEW_PRIOR, SUM, NEW_SUM, SWEPT_SUM, NEW_SWEPT_SUM, BATCHED = range(
-    11
+COUNTS: Final = np.dtype(
+    [
+        ("iteration", np.int64),  # of the batch
+        ("phase", np.int64),
+        ("drawn", np.int64),  # units drawn
+        ("left", np.int64),  # units left to draw
+        ("swept", np.int64),  # units swept
+        ("evaluated", np.int64),  # log-likelihoods, since the iteration began
+    ],
+    align=True,
 )
+"""Where the decision under way stands."""
+VALUES: Final = np.dtype(
+    [
+        ("step", np.float64),
+        ("heat", np.float64),  # factor on the temperature, from the replies of the test
+        ("temperature", np.float64),  # relative to the final one
+        ("ratio", np.float64),  # log Hastings ratio
+        ("prior", np.float64),  # log prior at the position
+        ("new_prior", np.float64),  # and at the proposal
+        ("total", np.float64),  # remainders of the units drawn, at the position
+        ("new_total", np.float64),
+        ("swept_total", np.float64),  # those of the units swept
+        ("new_swept_total", np.float64),
+        ("requested", np.float64),  # terms of the request under way
+    ],
+    align=True,
+)
+"""Numbers of a chain and of its decision under way; a checkpoint has them in this order."""
 
 
 class Decision(NamedTuple):
     """State of the decision under way, and scratch; written in place."""
 
-    where: Index
-    """(6,) iteration of the batch, phase, units drawn, units left to draw, units swept, and
-    log-likelihoods evaluated."""
-    values: Vector
-    """(11,) step size, heat, temperature relative to the final one, log Hastings ratio, log
-    priors, sums of remainders at both ends of the units drawn and of the units swept, and terms
-    of the request under way."""
+    counts: Annotated[Any, types.Array(from_dtype(COUNTS), 1, "C")]
+    """(1,) of :data:`COUNTS`."""
+    values: Annotated[Any, types.Array(from_dtype(VALUES), 1, "C")]
+    """(1,) of :data:`VALUES`."""
     facts: Vector
+    """What an acceptance test takes and returns: see ``metropolis.acceptance``."""
     terms: Vector
     draws: Vector
     memory: Vector
@@ -182,12 +205,11 @@ class Decision(NamedTuple):
     new_delta: Vector
     scratch: Vector
     other: Vector
-    now: Vector
+    remainders: Vector
     """(rows,) remainders at the position."""
-    new: Vector
-    """(rows,) remainders at the proposal."""
-    totals: Vector
-    """(rows,) their differences, by unit."""
+    new_remainders: Vector
+    differences: Vector
+    """(rows,) sums of their differences, by unit."""
     shape: Matrix
     """(d, d) lower triangular L, or (0, 0)."""
 
@@ -197,11 +219,16 @@ DECISION_TYPE: Any = record_type(Decision)
 
 def allocate_decision(d: int, rows: int, *, learnt: bool) -> Decision:
     """Return the start of a chain; the largest block that is compared has ``rows`` rows."""
-    sizes = (11, N_FACTS, N_TERMS, N_DRAWS, N_MEMORY, N_CARRIED, N_REPLY, *(d,) * 10, *(rows,) * 3)
-    arrays = [np.zeros(size) for size in sizes]
-    decision = Decision._make([np.zeros(6, dtype=np.int64), *arrays, np.eye(d if learnt else 0)])
-    decision.values[HEAT] = 1.0
-    return decision
+    values = np.zeros(1, VALUES)
+    values["heat"] = 1.0
+    of_test = (N_FACTS, N_TERMS, N_DRAWS, N_MEMORY, N_CARRIED, N_REPLY)
+    sizes = dict(
+        zip(("facts", "terms", "draws", "memory", "carried", "reply"), of_test, strict=True)
+    )
+    sizes |= dict.fromkeys(("remainders", "new_remainders", "differences"), rows)
+    vectors = {name: np.zeros(sizes.get(name, d)) for name in Decision._fields[2:-1]}
+    shape = np.eye(d if learnt else 0)
+    return Decision(counts=np.zeros(1, COUNTS), values=values, shape=shape, **vectors)
 
 
 class Workspace(NamedTuple):
@@ -279,7 +306,7 @@ def _evaluate(link, sums, shared, space, rows, start, point, units):  # type: ig
         expand(link, star, rows, start, m, sub, 0, work.scratch)
     point.used[UNITS], point.used[ROWS] = units, m
     evaluate(link, sums, base, shared.certain, sub, point, work)
-    space.decision.where[EVALUATED] += shared.certain.y.shape[0] + m
+    space.decision.counts[0].evaluated += shared.certain.y.shape[0] + m
 
 
 @inline
@@ -295,7 +322,7 @@ def _half_drift(space, learnt):  # type: ignore[no-untyped-def]
 def _trajectory(link, sums, shared, space, rows, row, eps, rng):  # type: ignore[no-untyped-def]
     """Propose by SGHMC; write the log Hastings ratio."""
     moves, decision, new = shared.moves, space.decision, space.new
-    tau = decision.values[TAU]
+    tau = decision.values[0].temperature
     for j in range(new.z.shape[0]):
         decision.xi[j] = eps * decision.momentum[j]
         new.z[j] = space.now.z[j]
@@ -311,7 +338,7 @@ def _trajectory(link, sums, shared, space, rows, row, eps, rng):  # type: ignore
         )
         ratio += kick(decision.xi, decision.new_pull, eps, moves.friction, rng)
         _half_drift(space, moves.learnt)
-    decision.values[RATIO] = ratio
+    decision.values[0].ratio = ratio
     _evaluate(link, sums, shared, space, rows, row, new, 0)
 
 
@@ -327,7 +354,7 @@ def _one_step(link, sums, shared, space, rows, row, eps, rng):  # type: ignore[n
         units = moves.gradient_units
         if units > 0:
             _evaluate(link, sums, shared, space, rows, row, now, units)
-        tau = decision.values[TAU]
+        tau = decision.values[0].temperature
         pulled(shape, moves.learnt, now.gradient, decision.slope, tau, decision.pull)
         for j in range(d):
             other[j] = 0.5 * eps * eps * decision.pull[j] + eps * xi[j]
@@ -352,28 +379,28 @@ def propose(link, sums, shared, space, rows, row, rng):  # type: ignore[no-untyp
     Gradients take units of ``rows`` from row ``row`` on.
     """
     moves, decision, new = shared.moves, space.decision, space.new
-    values, xi = decision.values, decision.xi
-    eps = values[STEP]
+    values, xi = decision.values[0], decision.xi
+    eps = values.step
     still = moves.carried == 1 and decision.carried[ESTIMATED] == 0.0
     if still:
         eps = 0.0  # a step of no length: the position is estimated before anything moves
-    values[RATIO] = 0.0
+    values.ratio = 0.0
     if moves.kind == SGHMC:
         _trajectory(link, sums, shared, space, rows, row, eps, rng)
     else:
         _one_step(link, sums, shared, space, rows, row, eps, rng)
-    values[NEW_PRIOR] = prior_at(
+    values.new_prior = prior_at(
         shared.base, new.z, decision.scratch, decision.other, decision.new_slope
     )
     if moves.kind == LANGEVIN:
         pulled(
-            decision.shape, moves.learnt, new.gradient, decision.new_slope, values[TAU],
+            decision.shape, moves.learnt, new.gradient, decision.new_slope, values.temperature,
             decision.new_pull,
         )  # fmt: skip
-        values[RATIO] = langevin_ratio(xi, eps, decision.pull, decision.new_pull)
+        values.ratio = langevin_ratio(xi, eps, decision.pull, decision.new_pull)
     if still:
         for j in range(xi.shape[0]):
-            xi[j] = values[STEP] * decision.momentum[j]
+            xi[j] = values.step * decision.momentum[j]
 
 
 @jit(f8(LINK_TYPE, SUMS_TYPE, SHARED_TYPE, WORKSPACE_TYPE), borrow=True)
@@ -399,22 +426,22 @@ def compare(link, shared, space, block, lo, n_units):  # type: ignore[no-untyped
         if shared.moves.carried == 0:
             remainder_values(
                 link, constants, block, decision.delta, n_linear, start, stop, scratch,
-                decision.now,
+                decision.remainders,
             )  # fmt: skip
         remainder_values(
             link, constants, block, decision.new_delta, n_linear, start, stop, scratch,
-            decision.new,
+            decision.new_remainders,
         )  # fmt: skip
     before = after = 0.0
     for j in range(n_units):
         first = second = 0.0
         for i in range(lo + j * b, lo + (j + 1) * b):
-            first += decision.now[i]
-            second += decision.new[i]
-        decision.totals[j] = second - first
+            first += decision.remainders[i]
+            second += decision.new_remainders[i]
+        decision.differences[j] = second - first
         before += first
         after += second
-    decision.where[EVALUATED] += (2 - shared.moves.carried) * n_units * b
+    decision.counts[0].evaluated += (2 - shared.moves.carried) * n_units * b
     return before, after
 
 
@@ -428,9 +455,10 @@ def _clear(decision):  # type: ignore[no-untyped-def]
     for j in range(decision.reply.shape[0]):
         decision.reply[j] = 0.0
     decision.reply[STEP_FACTOR] = decision.reply[HEAT_FACTOR] = 1.0
-    for j in range(SUM, BATCHED + 1):
-        decision.values[j] = 0.0
-    decision.where[TAKEN] = decision.where[SWEPT_UNITS] = 0
+    values, counts = decision.values[0], decision.counts[0]
+    values.total = values.new_total = values.swept_total = values.new_swept_total = 0.0
+    values.requested = 0.0
+    counts.drawn = counts.swept = 0
 
 
 @inline
@@ -439,7 +467,7 @@ def begin(shared, space, rng):  # type: ignore[no-untyped-def]
     base, moves, decision, now, new = (
         shared.base, shared.moves, space.decision, space.now, space.new,
     )  # fmt: skip
-    values, facts = decision.values, decision.facts
+    values, facts = decision.values[0], decision.facts
     _clear(decision)
     displace(base.factor, now.z, decision.delta)
     displace(base.factor, new.z, decision.new_delta)
@@ -448,17 +476,19 @@ def begin(shared, space, rng):  # type: ignore[no-untyped-def]
         distance += (decision.new_delta[j] - decision.delta[j]) ** 2
         first += decision.delta[j] ** 2
         second += decision.new_delta[j] ** 2
-    before = now.scalars[REST] - values[PRIOR]
-    after = new.scalars[REST] - values[NEW_PRIOR]
-    prior = values[NEW_PRIOR] - values[PRIOR]
+    before = now.scalars[REST] - values.prior
+    after = new.scalars[REST] - values.new_prior
+    prior = values.new_prior - values.prior
     if moves.carried == 1:
         before += decision.carried[ESTIMATE]
-    facts[KNOWN] = (after - before) / values[TAU] + prior + values[RATIO]
+    facts[KNOWN] = (after - before) / values.temperature + prior + values.ratio
     facts[POPULATION] = moves.population
     facts[BOUND] = math.inf
     if moves.bound < math.inf:
         power = 0.5 * max(base.order, 0)
-        facts[BOUND] = moves.bound * math.sqrt(distance) * max(first, second) ** power / values[TAU]
+        facts[BOUND] = (
+            moves.bound * math.sqrt(distance) * max(first, second) ** power / values.temperature
+        )
     decision.draws[UNIFORM] = 1.0 - rng.random()  # never 0
     decision.draws[NORMAL] = rng.standard_normal()
     decision.draws[UNIFORM2] = 1.0 - rng.random()
@@ -472,13 +502,13 @@ def add(link, shared, space, n):  # type: ignore[no-untyped-def]
     """
     before, after = compare(link, shared, space, space.sub, 0, n)
     moves, decision = shared.moves, space.decision
-    values, facts = decision.values, decision.facts
+    values, facts = decision.values[0], decision.facts
     batch = facts[BATCH]
-    add_terms(decision.totals, n, moves.population / values[TAU], facts, decision.terms)
-    values[BATCHED] += n
-    facts[BATCH] = batch + (facts[BATCH] - batch) * n / values[BATCHED]
-    values[SUM] += before
-    values[NEW_SUM] += after
+    add_terms(decision.differences, n, moves.population / values.temperature, facts, decision.terms)
+    values.requested += n
+    facts[BATCH] = batch + (facts[BATCH] - batch) * n / values.requested
+    values.total += before
+    values.new_total += after
 
 
 @inline
@@ -486,47 +516,47 @@ def sweep(link, shared, space, block, lo, n):  # type: ignore[no-untyped-def]
     """Add ``n`` units of ``block`` from row ``lo`` on to the moments of all terms."""
     before, after = compare(link, shared, space, block, lo, n)
     decision = space.decision
-    values, where = decision.values, decision.where
-    factor = shared.moves.population / values[TAU]
-    sweep_terms(decision.totals, n, factor, float(where[SWEPT_UNITS]), decision.facts)
-    values[SWEPT_SUM] += before
-    values[NEW_SWEPT_SUM] += after
-    where[SWEPT_UNITS] += n
+    values, counts = decision.values[0], decision.counts[0]
+    factor = shared.moves.population / values.temperature
+    sweep_terms(decision.differences, n, factor, float(counts.swept), decision.facts)
+    values.swept_total += before
+    values.new_swept_total += after
+    counts.swept += n
 
 
 @inline
 def _remainder(moves, decision, accepted):  # type: ignore[no-untyped-def]
     """Return the sum of all remainders where the chain now is, or its estimate."""
-    values, facts = decision.values, decision.facts
+    values, facts = decision.values[0], decision.facts
     swept = facts[SWEPT] == 1.0
     if accepted:
         if swept:
-            return values[NEW_SWEPT_SUM]
-        return values[NEW_SUM] * moves.population / max(facts[COUNT], 1.0)
+            return values.new_swept_total
+        return values.new_total * moves.population / max(facts[COUNT], 1.0)
     if moves.carried == 1:
         return decision.carried[ESTIMATE]
     if swept:
-        return values[SWEPT_SUM]
-    return values[SUM] * moves.population / max(facts[COUNT], 1.0)
+        return values.swept_total
+    return values.total * moves.population / max(facts[COUNT], 1.0)
 
 
 @inline
 def _move(space):  # type: ignore[no-untyped-def]
     """Move to the proposal."""
-    decision, values = space.decision, space.decision.values
+    decision, values = space.decision, space.decision.values[0]
     copy_point(space.new, space.now)
-    values[PRIOR] = values[NEW_PRIOR]
+    values.prior = values.new_prior
     for j in range(decision.slope.shape[0]):
         decision.slope[j] = decision.new_slope[j]
         decision.delta[j] = decision.new_delta[j]
-        decision.momentum[j] = decision.xi[j] / values[STEP]
+        decision.momentum[j] = decision.xi[j] / values.step
 
 
 @inline
 def end(shared, space, verdict, final, theta, row):  # type: ignore[no-untyped-def]
     """Move or stay; write the draw ``theta`` (d,) and its statistics ``row`` (14,)."""
     base, moves, decision, now = shared.base, shared.moves, space.decision, space.now
-    values, reply = decision.values, decision.reply
+    values, reply = decision.values[0], decision.reply
     accepted = verdict == ACCEPT
     remainder = _remainder(moves, decision, accepted)
     if accepted:
@@ -538,24 +568,24 @@ def end(shared, space, verdict, final, theta, row):  # type: ignore[no-untyped-d
             decision.momentum[j] = -decision.momentum[j]
     for j in range(theta.shape[0]):
         theta[j] = base.theta_star[j] + decision.delta[j]
-    tau = values[TAU]
-    lp = (now.scalars[REST] - values[PRIOR] + remainder) / tau + values[PRIOR]
+    tau = values.temperature
+    lp = (now.scalars[REST] - values.prior + remainder) / tau + values.prior
     row[column.LP] = lp
     row[column.ACCEPTANCE_RATE] = 1.0 if accepted else 0.0
     row[column.DIVERGING] = 0.0
     row[column.ENERGY] = -lp
-    row[column.STEP_SIZE] = values[STEP]
+    row[column.STEP_SIZE] = values.step
     row[column.N_STEPS] = moves.n_steps
     row[column.LOG_LIK_VARIANCE] = reply[VARIANCE]
     row[column.SUBSAMPLE_ACCEPTED] = 1.0
-    row[column.N_ROWS] = decision.where[EVALUATED]
+    row[column.N_ROWS] = decision.counts[0].evaluated
     row[column.LOG_LIK_REMAINDER] = now.scalars[CERTAIN] + remainder
     row[TEST_ROWS] = reply[USED] * base.unit_rows
     row[DECISION_ERROR] = reply[ERROR]
     row[WAS_FORCED] = reply[FORCED]
     row[TEMPERATURE] = tau * final
-    values[STEP] *= reply[STEP_FACTOR]
-    values[HEAT] *= reply[HEAT_FACTOR]
+    values.step *= reply[STEP_FACTOR]
+    values.heat *= reply[HEAT_FACTOR]
 
 
 DONE, NEED_TERMS, NEED_SWEEP = range(3)
@@ -569,14 +599,14 @@ _EXHAUSTED = -1
 @inline
 def _propose(link, sums, shared, space, gathered, batch, rng):  # type: ignore[no-untyped-def]
     """Begin an iteration: a proposal, and a decision on it."""
-    moves, where, values = shared.moves, space.decision.where, space.decision.values
-    values[TAU] = batch.tempering[where[ITERATION]] * values[HEAT]
-    where[EVALUATED] = 0
+    moves, counts, values = shared.moves, space.decision.counts[0], space.decision.values[0]
+    values.temperature = batch.tempering[counts.iteration] * values.heat
+    counts.evaluated = 0
     units = units_ahead(moves) + moves.first_units
-    row = where[ITERATION] * units * shared.base.unit_rows
+    row = counts.iteration * units * shared.base.unit_rows
     propose(link, sums, shared, space, gathered.ahead, row, rng)
     begin(shared, space, rng)
-    where[PHASE] = ASK
+    counts.phase = ASK
 
 
 @inline
@@ -586,27 +616,27 @@ def _tune(moves, decision, batch, acceptance):  # type: ignore[no-untyped-def]
     if moves.carried == 1:  # 2 Phi(-sqrt(jump + 2 v) / 2): see ``Moves.jump``
         aimed = math.erfc(math.sqrt((moves.jump + 2.0 * decision.reply[VARIANCE]) / 8.0))
     tuning.update(batch.adapt, acceptance, aimed, math.inf)
-    decision.values[STEP] = math.exp(batch.adapt[tuning.LOG_STEP])
+    decision.values[0].step = math.exp(batch.adapt[tuning.LOG_STEP])
 
 
 @inline
 def _request(moves, decision):  # type: ignore[no-untyped-def]
     """Begin to add the terms that the test wants; begin a sweep if all units have been drawn."""
-    where = decision.where
-    where[PHASE] = DRAW
-    where[LEFT] = int(decision.reply[WANTED])
-    decision.values[BATCHED] = 0.0
+    counts = decision.counts[0]
+    counts.phase = DRAW
+    counts.left = int(decision.reply[WANTED])
+    decision.values[0].requested = 0.0
     if moves.finite == 1:
-        where[LEFT] = min(where[LEFT], moves.population - where[TAKEN])
-    if where[LEFT] <= 0:
-        where[PHASE] = SWEEPING
+        counts.left = min(counts.left, moves.population - counts.drawn)
+    if counts.left <= 0:
+        counts.phase = SWEEPING
 
 
 @inline
 def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
     """Ask the test for its verdict; draw terms, sweep, or end the iteration."""
     moves, decision = shared.moves, space.decision
-    where, facts = decision.where, decision.facts
+    counts, facts = decision.counts[0], decision.facts
     # Outside the support: rejected without the test, but one that carries must write its reply.
     verdict = REJECT
     if math.isfinite(facts[KNOWN]) or moves.carried == 1:
@@ -617,14 +647,14 @@ def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
     if verdict == MORE:
         _request(moves, decision)
     elif verdict > MORE:
-        where[PHASE] = SWEEPING
+        counts.phase = SWEEPING
     else:
-        t = where[ITERATION]
+        t = counts.iteration
         end(shared, space, verdict, batch.final, batch.theta[t], batch.statistics[t])
         if batch.target > 0.0:
             _tune(moves, decision, batch, batch.statistics[t, ACCEPTANCE_RATE])
-        where[PHASE] = PROPOSE
-        where[ITERATION] += 1
+        counts.phase = PROPOSE
+        counts.iteration += 1
 
 
 @inline
@@ -640,12 +670,12 @@ def _draw(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
 
     Returns the units of ``gathered.extra`` used so far, or ``_EXHAUSTED``.
     """
-    moves, where, b = shared.moves, space.decision.where, shared.base.unit_rows
-    n = min(where[LEFT], space.sub.y.shape[0] // b)
-    if where[TAKEN] < moves.first_units:
-        n = min(n, moves.first_units - where[TAKEN])
+    moves, counts, b = shared.moves, space.decision.counts[0], shared.base.unit_rows
+    n = min(counts.left, space.sub.y.shape[0] // b)
+    if counts.drawn < moves.first_units:
+        n = min(n, moves.first_units - counts.drawn)
         before = units_ahead(moves)
-        units = where[ITERATION] * (before + moves.first_units) + before + where[TAKEN]
+        units = counts.iteration * (before + moves.first_units) + before + counts.drawn
         _expand(link, shared.base, space, gathered.ahead, units * b, n)
     else:
         n = min(n, gathered.extra_units - used)
@@ -654,10 +684,10 @@ def _draw(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
         _expand(link, shared.base, space, gathered.extra, used * b, n)
         used += n
     add(link, shared, space, n)
-    where[TAKEN] += n
-    where[LEFT] -= n
-    if where[LEFT] == 0:
-        where[PHASE] = ASK
+    counts.drawn += n
+    counts.left -= n
+    if counts.left == 0:
+        counts.phase = ASK
     return used
 
 
@@ -665,7 +695,7 @@ def _draw(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
 def _sweep(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
     """Add the terms of the next units of a sweep; return as :func:`_draw` does."""
     moves, decision, b = shared.moves, space.decision, shared.base.unit_rows
-    swept = decision.where[SWEPT_UNITS]
+    swept = decision.counts[0].swept
     n = min(space.sub.y.shape[0] // b, moves.population - swept)
     if shared.held.y.shape[0] > 0:
         sweep(link, shared, space, shared.held, swept * b, n)
@@ -676,9 +706,9 @@ def _sweep(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
         _expand(link, shared.base, space, gathered.extra, used * b, n)
         sweep(link, shared, space, space.sub, 0, n)
         used += n
-    if decision.where[SWEPT_UNITS] == moves.population:
+    if decision.counts[0].swept == moves.population:
         decision.facts[SWEPT] = 1.0
-        decision.where[PHASE] = ASK
+        decision.counts[0].phase = ASK
     return used
 
 
@@ -695,15 +725,15 @@ def run(link, sums, decide, shared, space, gathered, batch, rng):  # type: ignor
 
     Returns ``DONE``, ``NEED_TERMS`` or ``NEED_SWEEP``; ``rng`` is the chain's own.
     """
-    where = space.decision.where
+    counts = space.decision.counts[0]
     used = 0
-    while where[ITERATION] < batch.theta.shape[0]:
-        phase = where[PHASE]
+    while counts.iteration < batch.theta.shape[0]:
+        phase = counts.phase
         if phase == PROPOSE:
             _propose(link, sums, shared, space, gathered, batch, rng)
         elif phase == ASK:
             _ask(decide, shared, space, batch)
-            if where[PHASE] != DRAW:
+            if counts.phase != DRAW:
                 used = gathered.extra_units  # the rest were further terms of this decision
         elif phase == DRAW:
             used = _draw(link, shared, space, gathered, used)

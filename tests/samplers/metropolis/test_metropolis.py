@@ -33,10 +33,7 @@ from streammc.samplers.metropolis.acceptance import BARKER, METROPOLIS, TEST_TYP
 from streammc.samplers.metropolis.loop import (
     BATCH_TYPE,
     GATHERED_TYPE,
-    ITERATION,
-    PRIOR,
     SHARED_TYPE,
-    STEP,
     WORKSPACE_TYPE,
     Batch,
     Gathered,
@@ -96,8 +93,8 @@ def pairs(run, look, link, sums, test, shared, space, gathered, batch, rng, X, o
             ahead.y[i] = held.y[k]
             for j in range(d):
                 ahead.X[i, j] = X[k, j]
-        at.values[PRIOR] = look(link, sums, shared, space)
-        at.where[ITERATION] = 0
+        at.values[0].prior = look(link, sums, shared, space)
+        at.counts[0].iteration = 0
         run(link, sums, test, shared, space, gathered, batch, rng)
         dot = 0.0
         for j in range(d):
@@ -122,7 +119,7 @@ def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False, n=P
     ahead = allocate_rows(STEPS * moves.decision_units, D)
     ahead.weight[:] = 1.0
     at = allocate_decision(D, 512, learnt=learnt)
-    at.values[STEP] = step
+    at.values["step"] = step
     if learnt:
         at.shape[...] = [[0.8, 0.0], [0.5, 1.3]]
     out = np.empty((n, D + 2))

@@ -37,7 +37,7 @@ from streammc.samplers.metropolis.acceptance import (
     WANTED,
     Prepared,
 )
-from streammc.samplers.metropolis.loop import ITERATION, LEFT, NEED_TERMS, TAKEN
+from streammc.samplers.metropolis.loop import NEED_TERMS
 from streammc.samplers.metropolis.options import metropolis
 from streammc.stores import from_arrays
 
@@ -244,7 +244,8 @@ def test_no_more_units_are_gathered_than_are_left_to_draw_without_replacement(wi
     case = Case(2, held=False, replace_rows=not without)
     kernel = case.problem.kernel(1, 0, batch_iterations=1)
     kernel.initialise()
-    kernel.space.decision.where[[ITERATION, TAKEN, LEFT]] = 0, UNITS - 3, 2
+    counts = kernel.space.decision.counts[0]
+    counts["iteration"], counts["drawn"], counts["left"] = 0, UNITS - 3, 2
     asked = []
     # Units beyond the last are not drawn here: without replacement there are none.
     kernel._units = SimpleNamespace(draw=lambda *words, **options: asked.append((words, options)))
