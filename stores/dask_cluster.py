@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -574,36 +574,31 @@ def _killed(
     )
 
 
-class WorkerTasks:
-    """The workers of a cluster that see a store and a shared folder."""
+def _run_calls(
+    client: Any,
+    need: Need,
+    function: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    names: Sequence[str],
+    stop: Callable[[], bool],
+) -> list[Any] | None:
+    """Return the results of ``function(*call)`` for every call; ``None`` if it was stopped.
 
-    def __init__(self, client: Any, need: Need) -> None:
-        self._client, self._need = client, need
+    A call may be made twice, where a worker dies: it must depend on its arguments alone. Workers
+    import ``function``; ``names`` are those of the calls in messages.
+    """
+    token = f"streammc-{uuid4().hex[:8]}"
+    ours = tuple(versions().items())
+    futures = [
+        client.submit(_call, ours, function, *call, key=f"{token}-{number}", pure=False)
+        for number, call in enumerate(calls)
+    ]
 
-    def run(
-        self,
-        function: Callable[..., Any],
-        calls: Sequence[tuple[Any, ...]],
-        names: Sequence[str],
-        stop: Callable[[], bool],
-    ) -> list[Any] | None:
-        """Return the results of ``function(*call)`` for every call; ``None`` if it was stopped.
+    def describe(key: str) -> str:
+        prefix, _, number = key.rpartition("-")
+        return names[int(number)] if prefix == token else f"the task {key!r}"
 
-        A call may be made twice, where a worker dies: it must depend on its arguments alone.
-        Workers import ``function``; ``names`` are those of the calls in messages.
-        """
-        token = f"streammc-{uuid4().hex[:8]}"
-        ours = tuple(versions().items())
-        futures = [
-            self._client.submit(_call, ours, function, *call, key=f"{token}-{number}", pure=False)
-            for number, call in enumerate(calls)
-        ]
-
-        def describe(key: str) -> str:
-            prefix, _, number = key.rpartition("-")
-            return names[int(number)] if prefix == token else f"the task {key!r}"
-
-        return results(futures, self._client, describe, self._need, stop)
+    return results(futures, client, describe, need, stop)
 
 
 def _call(ours: tuple[tuple[str, str], ...], function: Callable[..., Any], *call: Any) -> Any:
@@ -612,10 +607,10 @@ def _call(ours: tuple[tuple[str, str], ...], function: Callable[..., Any], *call
 
 
 @contextmanager
-def worker_tasks(store: Any, scheduler: Any, folder: Path) -> Iterator[WorkerTasks]:
-    """Yield the workers of a cluster, checked: versions, the store, and a shared folder.
+def worker_tasks(store: Any, scheduler: Any, folder: Path) -> Iterator[Callable[..., Any]]:
+    """Yield a function ``(function, calls, names, stop)`` that has workers make the calls.
 
-    ``folder`` exists, and the workers must see it.
+    They are checked: versions, the store, and the existing ``folder``, which they must see.
     """
     mark = folder / f".shared-{uuid4().hex}"
     need = Need(store.address, store.manifest.fingerprint, 0, str(mark))
@@ -626,4 +621,4 @@ def worker_tasks(store: Any, scheduler: Any, folder: Path) -> Iterator[WorkerTas
         finally:
             with suppress(OSError):
                 os.unlink(mark)
-        yield WorkerTasks(client, need)
+        yield partial(_run_calls, client, need)

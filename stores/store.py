@@ -410,12 +410,7 @@ def verify(
 ) -> dict[str, Any]:
     """Read every object of a store and compare it with the manifest.
 
-    Parameters
-    ----------
-    path
-        The store.
-    progress
-        Called with (bytes checked, bytes in all).
+    ``progress`` is called with (bytes checked, bytes in all).
 
     Returns
     -------
@@ -423,11 +418,6 @@ def verify(
         ``path``, ``ok``, ``objects``, ``bytes``, ``fingerprint`` and ``faults``, a list
         of ``{key, kind, detail}`` with kind ``missing``, ``changed``, ``extra``,
         ``unreadable`` or ``inconsistent``.
-
-    Raises
-    ------
-    MissingError, StoreError, AccessError
-        If ``path`` does not exist, is not a directory, has no manifest, or may not be read.
     """
     place, arrays = split_arrays(path)
     root = store_root(place)
@@ -469,13 +459,7 @@ def verify(
 
 
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return attributes, arrays, chunks and fingerprint of a store, without reading its rows.
-
-    Raises
-    ------
-    MissingError, StoreError, AccessError
-        As :func:`streammc.stores.open_store`.
-    """
+    """Return attributes, arrays, chunks and fingerprint of a store, without reading its rows."""
     store = open_store(path)
     layout = store.layout
     return {

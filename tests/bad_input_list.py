@@ -53,7 +53,7 @@ LISTED: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
     15: ("one row", ("works: one row", f"{VALUES}test_a_single_row_has_an_r_hat_and_finite_draws")),
     16: ("fewer rows than columns", ("works: fewer rows than columns",)),
     17: ("weights", ("ingest: negative weights", "ingest: NaN weights", "works: weights of zero")),
-    18: ("row ids", ("stores/rows/test_row_ids.py::test_invalid_row_ids_are_named",)),
+    18: ("row ids", ("stores/ingest/test_row_ids.py::test_invalid_row_ids_are_named",)),
     19: ("rows in another order", (
         "runs/test_row_order.py::test_draws_match_quadrature_for_any_order_and_run_length",
     )),

@@ -302,6 +302,11 @@ def generation_of(recorded: Sequence[Mapping[str, Any]], inputs: Sequence[Record
     return None
 
 
+def _files(recorded: Sequence[Mapping[str, Any]]) -> list[tuple[Record, int]]:
+    """Return the records of all files, each with the number of its generation."""
+    return [(file, n) for n, each in enumerate(recorded, 1) for file in each["inputs"] or ()]
+
+
 def refuse_known(
     recorded: Sequence[Mapping[str, Any]],
     inputs: Sequence[Record],
@@ -309,11 +314,7 @@ def refuse_known(
     store: str,
 ) -> None:
     """Refuse files of which a store has the rows of some."""
-    by_place = {
-        real_place(file["path"]): (file, number)
-        for number, each in enumerate(recorded, 1)
-        for file in each["inputs"] or ()
-    }
+    by_place = {real_place(file["path"]): (file, number) for file, number in _files(recorded)}
     for name, record in zip(names, inputs, strict=True):
         before, number = by_place.get(record["path"], (None, 0))
         if before is not None and same_input(before, record["path"]):
@@ -334,9 +335,8 @@ def refuse_equal(
 ) -> None:
     """Refuse a file with the contents of another one, whose rows a store has."""
     by_size: dict[int, list[tuple[Record, int]]] = {}
-    for number, each in enumerate(recorded, 1):
-        for file in each["inputs"] or ():
-            by_size.setdefault(file["bytes"], []).append((file, number))
+    for file, number in _files(recorded):
+        by_size.setdefault(file["bytes"], []).append((file, number))
     for name, record in zip(names, inputs, strict=True):
         alike = by_size.get(record["bytes"], [])
         equal = equal_input(record, [file for file, _ in alike])

@@ -86,7 +86,10 @@ def from_dask(
     refuse_groups(groups, "Dask arrays")
     require_path(path, "dask arrays", "use streammc.from_arrays(X.compute(), y.compute())")
     _require_array(X, "X", 2)
-    _require_entries(X)
+    if 0 in X.shape:
+        raise DataError(
+            f"expected at least one row and column in X, found shape {X.shape}: check the array"
+        )
     lengths = X.chunks[0]
     names = given_names(feature_names, X.shape[1])
     arrays = {response: y, "offset": offset, "weight": weight, "trials": trials, ROW_ID: row_id}
@@ -163,13 +166,6 @@ def _require_array(value: Any, name: str, ndim: int) -> None:
         raise DataError(
             f"expected known chunk sizes in {name}, found unknown ones: "
             f"call {name}.compute_chunk_sizes() before"
-        )
-
-
-def _require_entries(X: Any) -> None:
-    if X.shape[0] == 0 or X.shape[1] == 0:
-        raise DataError(
-            f"expected at least one row and column in X, found shape {X.shape}: check the array"
         )
 
 

@@ -93,6 +93,19 @@ def gather_pieces(
                 out.weight[to] = 0.0
 
 
+def run_starts(starts: Index, unit_rows: int, n_features: int, out: Rows) -> Index:
+    """Return the first rows of runs as int64; refuse ``out`` if it has not room for the runs."""
+    starts = np.ascontiguousarray(starts, dtype=np.int64)
+    rows = starts.size * unit_rows
+    shapes = (out.X.shape, *(vector.shape for vector in out[1:]))
+    if unit_rows < 1 or shapes != ((rows, n_features), (rows,), (rows,), (rows,)):
+        raise ConfigError(
+            f"expected arrays of {rows} rows and {n_features} features as out, found others: pass "
+            f"arrays of that shape (out.X has {out.X.shape})"
+        )
+    return starts
+
+
 def cache_bytes() -> int:
     """Return the bytes of the cache: of ``STREAMMC_CACHE_MB``, else 512 MB or 1/8 of the memory."""
     text = os.environ.get(CACHE, "")
@@ -163,14 +176,7 @@ class CachedRows:
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other."""
-        starts = np.ascontiguousarray(starts, dtype=np.int64)
-        rows = starts.size * unit_rows
-        shapes = (out.X.shape, *(vector.shape for vector in out[1:]))
-        if unit_rows < 1 or shapes != ((rows, self.n_features), (rows,), (rows,), (rows,)):
-            raise ConfigError(
-                f"expected arrays of {rows} rows and {self.n_features} features as out, found "
-                f"others: pass arrays of that shape (out.X has {out.X.shape})"
-            )
+        starts = run_starts(starts, unit_rows, self.n_features, out)
         needed = self._pieces_of(starts, unit_rows)
         most = max(self.slots // 2, 1) if self.slots < len(self._table) else len(self._table)
         for first in range(0, max(len(needed), 1), most):

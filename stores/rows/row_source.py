@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import types
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, StoreError
+from streammc.errors import StoreError
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.expand_runs import expand_runs
 from streammc.numerics.jit import jit
@@ -22,7 +22,7 @@ from streammc.stores.format.layout import CODES, Layout
 from streammc.stores.format.manifest import Manifest
 from streammc.stores.format.objects import statuses
 from streammc.stores.rows.mapping import map_member
-from streammc.stores.rows.piece_cache import CachedRows, StorePieces, stamp_tag
+from streammc.stores.rows.piece_cache import CachedRows, StorePieces, run_starts, stamp_tag
 
 # Resolved by the loader: called without the interpreter, and the compiled code is cached.
 _madvise: Any = types.ExternalFunction("madvise", types.intc(types.uintp, types.uintp, types.intc))
@@ -139,21 +139,11 @@ class MemoryRows:
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other."""
-        starts = np.ascontiguousarray(starts, dtype=np.int64)
-        rows = starts.size * unit_rows
-        if unit_rows < 1 or out.X.shape != (rows, self.n_features):
-            raise ConfigError(
-                f"expected out.X of shape {(rows, self.n_features)}, found {out.X.shape}: pass one"
-            )
-        if any(vector.shape != (rows,) for vector in out[1:]):
-            raise ConfigError(
-                f"expected out.y, out.offset and out.weight of shape {(rows,)}, found others: "
-                "pass arrays of that shape"
-            )
+        starts = run_starts(starts, unit_rows, self.n_features, out)
         if self.codes is None:
             gather_rows(*self.arrays, self.n_rows, starts, unit_rows, out)
             return
-        dense = out._replace(X=np.empty((rows, self.arrays[0].shape[1])))
+        dense = out._replace(X=np.empty((len(out.X), self.arrays[0].shape[1])))
         gather_rows(*self.arrays, self.n_rows, starts, unit_rows, dense)
         place = (starts, unit_rows, self.n_rows)
         wrong = expand_runs(dense.X, self.codes, *place, self.columns, out.X)

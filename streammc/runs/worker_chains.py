@@ -139,7 +139,7 @@ class WorkerChains(Chains):
             for chain, kernel in enumerate(self.kernels)
         ]
         names = [f"an interval of chain {chain}" for chain in range(len(calls))]
-        found = self._tasks.run(advance_chain, calls, names, stop)
+        found = self._tasks(advance_chain, calls, names, stop)
         if found is None:
             raise StoppedError
         for kernel, (_, state) in zip(self.kernels, found, strict=True):
