@@ -26,10 +26,14 @@ KINDS = {
     "booleans": TRUTHS,
     "texts of booleans": np.where(TRUTHS, "true", "false"),
 }
+FORMS = [("csv", "csv"), ("csv", "frame"), ("frame", "csv")]
 ALIKE = [
-    *((a, b) for a in list(KINDS)[:3] for b in list(KINDS)[:3]),
-    *((a, b) for a in list(KINDS)[3:] for b in list(KINDS)[3:]),
+    ((one, two), FORMS[(i + j) % 3])
+    for names in (list(KINDS)[:3], list(KINDS)[3:])
+    for i, one in enumerate(names)
+    for j, two in enumerate(names)
 ]
+"""Labels of the same groups; on either side every kind in every form."""
 
 
 def table(folder, kind, form):
@@ -47,8 +51,7 @@ def run_on(folder, source):
     return data, make_run(folder / "r", gaussian(), data, theta)
 
 
-@pytest.mark.parametrize("forms", [("csv", "csv"), ("csv", "frame"), ("frame", "csv")])
-@pytest.mark.parametrize("kinds", ALIKE)
+@pytest.mark.parametrize(("kinds", "forms"), ALIKE)
 def test_groups_are_known_whatever_wrote_their_labels(tmp_path, kinds, forms):
     sources = [table(tmp_path, *each) for each in zip(kinds, forms, strict=True)]
     data, run = run_on(tmp_path, sources[0])
