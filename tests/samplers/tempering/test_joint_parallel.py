@@ -15,18 +15,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numba import typeof
+from numba import types
 from pointers import pointer
 from quick import quick
 
 from streammc.control_variates.certify import without_pass
 from streammc.models import logistic
-from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    JOINT_TYPE,
+    LINK_SIGNATURE,
+    LINK_TYPE,
+    i8,
+    jit,
+    matrix,
+    vector,
+)
 from streammc.priors import normal
 from streammc.samplers import pt, spt
 from streammc.samplers.common.statistics import SWAP_ACCEPTED, TEMPERED_STATISTICS
 from streammc.samplers.tempering.ladder import EXPLORER_SIGNATURE, EXPLORER_TYPE, STALE
-from streammc.samplers.tempering.loop import Batch, run
+from streammc.samplers.tempering.loop import BATCH_TYPE, PARALLEL_TYPE, Batch, run
 from streammc.samplers.tempering.problem import tempering
 from streammc.stores.memory import from_arrays
 
@@ -70,7 +79,12 @@ def evidence(x, y, rows):
     return -0.5 * math.log(xx) - 0.5 * (yy - xy * xy / xx)
 
 
-@jit()
+@jit(
+    types.void(
+        pointer(run), LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, PARALLEL_TYPE, BATCH_TYPE, vector,
+        vector, types.Array(i8, 2, "C"), GENERATOR_TYPE, matrix,
+    )
+)  # fmt: skip
 def pairs(run, link, joint, explore, chain, batch, power, prior_power, choices, rng, out):
     base, full, own = chain.ensemble.base, chain.ensemble.full, chain.ensemble.own
     ladder, replicas, places = chain.ensemble.ladder, chain.ensemble.replicas, chain.places
@@ -164,15 +178,10 @@ def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0, n=PAIR
         np.zeros((STEPS, levels - 1, 2 + getattr(sampler, "resample", 0))),
         np.zeros((STEPS, 1)), np.zeros((STEPS, len(TEMPERED_STATISTICS))),
     )  # fmt: skip
-    arguments = (
-        link, problem.joint, explore or problem.explore, kernel.parallel(), batch, *right, choices,
-        np.random.default_rng(seed), out,
+    pairs(
+        run, link, problem.joint, explore or problem.explore, kernel.parallel(), batch, *right,
+        choices, np.random.default_rng(seed), out,
     )  # fmt: skip
-    if not pairs.signatures:  # once, for all explorers
-        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(typeof, arguments[3:])]
-        pairs.compile((pointer(run), *kinds))
-        pairs.disable_compile()
-    pairs(run, *arguments)
     accepted = out[:, 4].mean()
     assert min(accepted, 1.0 - accepted) > 0.02
     return out[:, :4].mean(axis=0) / (out[:, :4].std(axis=0, ddof=1) / math.sqrt(n))

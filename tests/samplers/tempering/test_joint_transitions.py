@@ -11,17 +11,25 @@ import math
 
 import numpy as np
 import pytest
-from numba import typeof
+from numba import types
 from pointers import pointer
 
 from streammc.likelihood.contiguous_rows import _no_joint, allocate_held
 from streammc.likelihood.target import Base
-from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    JOINT_TYPE,
+    LINK_SIGNATURE,
+    LINK_TYPE,
+    jit,
+    matrix,
+)
 from streammc.priors import normal
 from streammc.samplers.common.proposals import allocate_trial
 from streammc.samplers.common.statistics import SWAP_ACCEPTED, TEMPERED_STATISTICS
 from streammc.samplers.common.tuning import start
 from streammc.samplers.tempering.ladder import (
+    ENSEMBLE_TYPE,
     EXPLORER_TYPE,
     EXPLORERS,
     STALE,
@@ -31,9 +39,11 @@ from streammc.samplers.tempering.ladder import (
     hmc,
 )
 from streammc.samplers.tempering.transition_loop import (
+    BATCH_TYPE,
     HOME,
     N_MOVES,
     N_TALLIES,
+    TRANSITION_TYPE,
     Batch,
     Transition,
     n_keys,
@@ -81,7 +91,12 @@ def held(n):
     return found
 
 
-@jit()
+@jit(
+    types.void(
+        pointer(run), LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, ENSEMBLE_TYPE, TRANSITION_TYPE,
+        BATCH_TYPE, GENERATOR_TYPE, matrix,
+    )
+)  # fmt: skip
 def pairs(run, link, joint, explore, ensemble, transition, batch, rng, out):
     base, full, replicas = ensemble.base, ensemble.full, ensemble.replicas
     home, away, uniforms, keys = batch.home, batch.away, batch.uniforms, batch.keys
@@ -132,12 +147,7 @@ def z_scores(kind, explore, seed, *, prior_power=1.0, explorer="hmc"):
         np.zeros((STEPS, len(TEMPERED_STATISTICS))),
     )  # fmt: skip
     rng = np.random.default_rng(seed)
-    arguments = (link, _no_joint, explore, ensemble, transition, batch, rng, out)
-    if not pairs.signatures:  # once, for all explorers
-        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(typeof, arguments[3:])]
-        pairs.compile((pointer(run), *kinds))
-        pairs.disable_compile()
-    pairs(run, *arguments)
+    pairs(run, link, _no_joint, explore, ensemble, transition, batch, rng, out)
     accepted = out[:, 3].mean()
     assert min(accepted, 1.0 - accepted) > 0.05
     return out[:, :3].mean(axis=0) / (out[:, :3].std(axis=0, ddof=1) / math.sqrt(PAIRS))
