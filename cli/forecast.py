@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.execute import Job
@@ -12,7 +11,6 @@ from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
 
 if TYPE_CHECKING:
-    from streammc.control_variates.plan.subsample_plan import Plan
     from streammc.likelihood.pass_cost import PassCost
     from streammc.protocols import Dataset
     from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
@@ -23,77 +21,8 @@ LONGEST_SECONDS: Final = 120.0
 """Longest expected duration of the passes of a dry run; longer ones are not made."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawForecast:
-    """Forecast of sizes and time of the draws, which needs a full pass."""
-
-    plan: Plan | None
-    seconds_per_iteration: float
-    minutes: float
-    """Minutes of the passes, the warm-up and the draws."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunForecast:
-    """Forecast of a run: sampler, passes, time and disk; no ``draws`` without a full pass."""
-
-    sampler: Sampler | None
-    temperature: float | str
-    implied: float
-    """Temperature that the sampler itself implies; 1 for most."""
-    reason: str | None
-    priors: dict[str, Any]
-    n_rows: int
-    passes: int
-    pass_seconds: float
-    draws: DrawForecast | None = None
-    cost: PassCost | None = None
-    """Forecast of the passes, if they were not made."""
-    disk_bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result of ``sample --dry-run --json``."""
-        from streammc.likelihood.temperature import IMPLIED
-
-        sizes: dict[str, Any] = {}
-        times: dict[str, Any] = {}
-        if self.draws is not None:
-            plan = self.draws.plan
-            sizes = {
-                "certainty_rows": None if plan is None else len(plan.certainty_rows),
-                "subsample_size": None if plan is None else plan.subsample_size,
-                "n_blocks": None if plan is None else plan.n_blocks,
-                "unit_rows": None if plan is None else plan.unit_rows,
-                "predicted_variance": None if plan is None else plan.predicted["variance"],
-                "predicted_variance_bias": None
-                if plan is None
-                else plan.predicted.get("variance_bias"),
-            }
-            times = {
-                "seconds_per_iteration": self.draws.seconds_per_iteration,
-                "minutes": self.draws.minutes,
-            }
-        if self.cost is not None:
-            times = {name: value for name, value in self.cost.facts().items() if name != "rows"}
-        return {
-            "dry_run": True,
-            "sampler": None if self.sampler is None else self.sampler.name,
-            "target": None if self.sampler is None else self.sampler.target,
-            "temperature": self.temperature,
-            **({IMPLIED: self.implied} if self.implied != 1.0 else {}),
-            "reason": self.reason,
-            "priors": self.priors,
-            "n_rows": self.n_rows,
-            **sizes,
-            "passes": self.passes,
-            "pass_seconds": self.pass_seconds,
-            **times,
-            "disk_bytes": self.disk_bytes,
-        }
-
-
-def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecast:
-    """Return the forecast of a job, without writing anything.
+def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
+    """Return the result of ``sample --dry-run --json``, without writing anything.
 
     The full passes are made, because the sizes follow from them, unless they are expected to
     take longer than two minutes. The forecast then has only the items that need no pass.
@@ -149,27 +78,45 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
         pass_seconds -= job.control_variates.certificate.seconds
     if plan is not None:
         passes, pass_seconds = passes + plan.passes, pass_seconds + plan.score_seconds
-    return RunForecast(
-        sampler=setup.sampler,
-        temperature=job.temperature,
-        implied=setup.sampler.implied_temperature(dataset.n_rows),
-        reason=setup.reason,
-        priors=describe_priors(request.model, setup.cv.labels),
-        n_rows=job.dataset.n_rows,
-        passes=passes,
-        pass_seconds=pass_seconds,
-        draws=DrawForecast(
-            plan=plan,
-            seconds_per_iteration=seconds,
-            minutes=(draws + pass_seconds) / 60.0,
-        ),
-        disk_bytes=job.disk_bytes,
-    )
+    implied = setup.sampler.implied_temperature(dataset.n_rows)
+    priors = describe_priors(request.model, setup.cv.labels)
+    return {
+        **_settings(job, setup.sampler, implied, setup.reason, priors),
+        "certainty_rows": None if plan is None else len(plan.certainty_rows),
+        "subsample_size": None if plan is None else plan.subsample_size,
+        "n_blocks": None if plan is None else plan.n_blocks,
+        "unit_rows": None if plan is None else plan.unit_rows,
+        "predicted_variance": None if plan is None else plan.predicted["variance"],
+        "predicted_variance_bias": None if plan is None else plan.predicted.get("variance_bias"),
+        "passes": passes,
+        "pass_seconds": pass_seconds,
+        "seconds_per_iteration": seconds,
+        "minutes": (draws + pass_seconds) / 60.0,
+        "disk_bytes": job.disk_bytes,
+    }
+
+
+def _settings(
+    job: Job, sampler: Sampler | None, implied: float, reason: str | None, priors: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what is settled before the draws; ``implied``: temperature of the sampler itself."""
+    from streammc.likelihood.temperature import IMPLIED
+
+    return {
+        "dry_run": True,
+        "sampler": None if sampler is None else sampler.name,
+        "target": None if sampler is None else sampler.target,
+        "temperature": job.temperature,
+        **({IMPLIED: implied} if implied != 1.0 else {}),
+        "reason": reason,
+        "priors": priors,
+        "n_rows": job.dataset.n_rows,
+    }
 
 
 def _without_passes(
     output: Output, job: Job, dataset: Dataset, text: str, cost: PassCost | None = None
-) -> RunForecast:
+) -> dict[str, Any]:
     """Return the forecast without any pass; print a note about the missing items."""
     from streammc.control_variates.default_priors import resolved
     from streammc.runs.prior_texts import describe_priors
@@ -180,18 +127,16 @@ def _without_passes(
         "draws) is left out: run streammc summarize, and give its result with --control-variates",
         phase="forecast",
     )
-    return RunForecast(
-        sampler=job.sampler,
-        temperature=job.temperature,
-        implied=1.0,
-        reason=None,
-        priors=describe_priors(model, tuple(model.labels(dataset.feature_names))),
-        n_rows=job.dataset.n_rows,
-        passes=0,
-        pass_seconds=0.0,
-        cost=cost,
-        disk_bytes=job.disk_bytes,
-    )
+    priors = describe_priors(model, tuple(model.labels(dataset.feature_names)))
+    expected = {} if cost is None else cost.facts()
+    expected.pop("rows", None)
+    return {
+        **_settings(job, job.sampler, 1.0, None, priors),
+        "passes": 0,
+        "pass_seconds": 0.0,
+        **expected,
+        "disk_bytes": job.disk_bytes,
+    }
 
 
 def _seconds_per_iteration(request: RunRequest, setup: Setup) -> float:

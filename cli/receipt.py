@@ -42,9 +42,8 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.trace.debris import RECEIPT, collect_beside
-from streammc.trace.disk import creation_error
+from streammc.trace.disk import creation_error, folder_lock
 from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
-from streammc.trace.lock import folder_lock
 from streammc.unfinished import MADE_BY, Owner, command_digest, making, state_of, this_process
 
 if TYPE_CHECKING:

@@ -241,8 +241,7 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
         if state == "finished":
             printer.result({"dry_run": True, **there}, f"{job.path}: nothing to do")
             return 0
-    document: dict[str, Any] = forecast(printer, ctx.find_root().obj, job).to_json()
-    document |= there
+    document = forecast(printer, ctx.find_root().obj, job) | there
     if job.stopping is not None:
         document["stop"] = job.stopping.text()
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")

@@ -36,8 +36,7 @@ from streammc.stores.format.partial import refuse_existing
 from streammc.stores.format.shards import Bytes
 from streammc.stores.in_threads import in_threads
 from streammc.stores.store import open_store
-from streammc.trace.disk import sync_directory
-from streammc.trace.lock import try_lock
+from streammc.trace.disk import sync_directory, try_lock
 from streammc.unfinished import MARK, mark, unmark
 
 _THREADS: Final = 4

@@ -20,9 +20,9 @@ from typing import Any, Final
 from streammc.errors import MissingError, StoreError, StreammcError
 from streammc.trace.commit import ROOT
 from streammc.trace.debris import RECEIPT, Debris, judged, size_of
-from streammc.trace.disk import read_file
+from streammc.trace.disk import folder_lock, read_file, try_lock
 from streammc.trace.kinds import STORE_MANIFEST
-from streammc.trace.lock import FILE, FOLDER, folder_lock, try_lock
+from streammc.trace.lock import FILE, FOLDER
 from streammc.trace.run_directory import read_root
 from streammc.trace.run_state import RunState
 from streammc.unfinished import MARK, Owner, remove, state_of

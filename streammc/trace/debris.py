@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from streammc.errors import BusyError
 from streammc.trace import kinds
-from streammc.trace.lock import try_lock
+from streammc.trace.disk import try_lock
 from streammc.unfinished import (
     FILE,
     PARTIAL,

@@ -1,10 +1,8 @@
-"""Files: writes that survive a power cut, reads that cannot hang, stamps of changes.
-
-Writes of files that survive a power cut, and reads that cannot hang or overrun.
+"""Files: writes that survive a power cut, reads that cannot hang, locks, stamps of changes.
 
 A rename is atomic but does not make the content durable: without fsync a renamed file can be
-empty after a power cut. Every write here is fsynced, then its directory, except in
-temporary folders of this process (:mod:`temporary`). A failed fsync is never tried again: the
+empty after a power cut. Every write here is fsynced, then its directory, except in temporary
+folders of this process (see ``streammc.unfinished``). A failed fsync is never tried again: the
 kernel may have dropped the pages, and a second call would succeed without writing them.
 """
 
@@ -12,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import stat
 import time
@@ -39,6 +38,12 @@ _THREADS: Final = 16
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 """Flag of ``renameat2``: both names exist before and after."""
+
+NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+"""Answers of ``flock`` on a file system without locks, such as NFS without its lock service."""
+
+_FOLDER_SECONDS: Final = 1.0
+"""How long ``folder_lock`` waits for other processes."""
 
 
 @contextmanager
@@ -235,6 +240,43 @@ def read_files(paths: Iterable[Path], *, limit: int) -> dict[Path, bytes]:
         with suppress(MissingError):
             contents[path] = read_file(path, limit=limit)
     return contents
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder; return whether it was free.
+
+    On a file system without locks everything counts as free. Writers have a second proof there:
+    the stamp of a run's root document (``commit.commit_root``), or the mark of a folder.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        if error.errno not in NO_LOCKS:
+            raise
+    return True
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Lock a folder while a few small files in it change; go on after a second without the lock.
+
+    No result may depend on the lock: the folder may be missing, on a file system without locks, or
+    locked by a process that was stopped.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        end = time.monotonic() + _FOLDER_SECONDS
+        while not try_lock(descriptor) and time.monotonic() < end:
+            time.sleep(0.002)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class FileStamp(NamedTuple):

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from streammc.errors import BusyError, MissingError, OutputError, StoreError
-from streammc.trace.disk import creation_error, read_file, reporting
+from streammc.trace.disk import creation_error, read_file, reporting, try_lock
 from streammc.trace.zarr_files import DOCUMENT_LIMIT, is_sealed
 from streammc.unfinished import is_temporary, refuse_reserved_name
 
 FOLDER: Final = "checkpoint"
 FILE: Final = "lock"
 """The lock file of a run is ``FOLDER/FILE`` in its directory."""
-
-NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-"""Answers of ``flock`` on a file system without locks, such as NFS without its lock service."""
-
-_FOLDER_SECONDS: Final = 1.0
-"""How long ``folder_lock`` waits for other processes."""
 
 _locked: set[tuple[int, int]] = set()
 """Device and inode of each run directory that this process has locked."""
@@ -81,43 +72,6 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def try_lock(descriptor: int) -> bool:
-    """Lock an open file or folder; return whether it was free.
-
-    On a file system without locks everything counts as free. Writers have a second proof there:
-    the stamp of a run's root document (``commit.commit_root``), or the mark of a folder.
-    """
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        if error.errno not in NO_LOCKS:
-            raise
-    return True
-
-
-@contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder while a few small files in it change; go on after a second without the lock.
-
-    No result may depend on the lock: the folder may be missing, on a file system without locks, or
-    locked by a process that was stopped.
-    """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        yield
-        return
-    try:
-        end = time.monotonic() + _FOLDER_SECONDS
-        while not try_lock(descriptor) and time.monotonic() < end:
-            time.sleep(0.002)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def make_run_folder(path: Path) -> None:

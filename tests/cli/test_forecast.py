@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,20 +83,8 @@ def test_a_dry_run_makes_no_long_pass_of_a_sampler(
     assert 0 == done.code, done.err
     assert "no pass was made: the pass of laplace takes about" in done.err
     assert ("laplace", 0) == (done.json["sampler"], done.json["passes"])
-
-
-def test_the_entries_of_a_dry_run_are_those_that_are_known() -> None:
-    settings = {"sampler": None, "temperature": 1.0, "reason": None, "priors": {}, "n_rows": 5}
-    record = dry_run.RunForecast(**settings, implied=1.0, passes=0, pass_seconds=0.0, disk_bytes=7)
-    begin = ["dry_run", "sampler", "target", "temperature", "reason", "priors", "n_rows"]
-    assert [*begin, "passes", "pass_seconds", "disk_bytes"] == list(record.to_json())
-    draws = dry_run.DrawForecast(plan=None, seconds_per_iteration=0.1, minutes=2.0)
-    sizes = ["certainty_rows", "subsample_size", "n_blocks", "unit_rows"]
-    sizes += ["predicted_variance", "predicted_variance_bias"]
-    times = ["seconds_per_iteration", "minutes"]
-    assert [*begin, *sizes, "passes", "pass_seconds", *times, "disk_bytes"] == list(
-        replace(record, draws=draws).to_json()
-    )
+    settings = ["dry_run", "sampler", "target", "temperature", "reason", "priors", "n_rows"]
+    assert {*settings, "passes", "pass_seconds", "disk_bytes"} == {*done.json}
 
 
 @pytest.mark.parametrize("words", [SHORT, (*SHORT, "--dry-run"), SUMMARIZE])

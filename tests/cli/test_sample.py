@@ -158,6 +158,11 @@ def test_dry_run_says_what_it_would_take_and_writes_nothing(store: Path) -> None
     assert found["passes"] >= 1
     assert found["minutes"] > 0
     assert found["disk_bytes"] > 2 * 2000 * 3 * 8
+    settings = {"dry_run", "sampler", "target", "temperature", "reason", "priors", "n_rows"}
+    sizes = {"certainty_rows", "subsample_size", "n_blocks", "unit_rows"}
+    sizes |= {"predicted_variance", "predicted_variance_bias"}
+    times = {"passes", "pass_seconds", "seconds_per_iteration", "minutes", "disk_bytes"}
+    assert settings | sizes | times == {*found}
     assert before == snapshot(store.parent)
 
 
