@@ -492,7 +492,7 @@ def log_add(a, b):  # type: ignore[no-untyped-def]
 
 
 @jit(
-    types.UniTuple(f8, 4)(
+    types.UniTuple(f8, 5)(
         LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE, f8, f8, f8, GENERATOR_TYPE
     ),
     reassociate=True,
@@ -503,8 +503,8 @@ def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # typ
 
     The first momentum is ``work.momentum``, and ``w`` the frequency of the integrator. Returns
     the mean Metropolis probability of the states, their number, the energy of the drawn state,
-    and an outcome: 1 if the trajectory diverged, at ``trial``; 2 if it went beyond the edge,
-    where states have no weight; else 0.
+    an outcome (1 if the trajectory diverged, at ``trial``; 2 if it went beyond the edge, where
+    states have no weight; else 0), and the step size.
     """
     sub, point, trial = buffers.sub, buffers.point, buffers.trial
     work, tree = buffers.work, buffers.tree
@@ -540,7 +540,7 @@ def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # typ
             made += 1
             error = energy_here - energy_start
             if not error < MAX_ENERGY_ERROR:  # also where it is NaN
-                return probability / made, float(made), energy, 1.0
+                return probability / made, float(made), energy, 1.0, step
             probability += math.exp(min(0.0, -error))
             if beyond_edge(base, trial.z, work) == 1:
                 outcome = 2.0
@@ -556,7 +556,7 @@ def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # typ
             count = leaf + 1
             while count % 2 == 0:
                 if turned(tree, top - 1, top) == 1:
-                    return probability / made, float(made), energy, outcome
+                    return probability / made, float(made), energy, outcome, step
                 for j in range(d):
                     last[top - 1, j] = last[top, j]
                     total[top - 1, j] += total[top, j]
@@ -574,7 +574,7 @@ def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # typ
             tree.gradient[forward, j] = trial.gradient[j]
             tree.momentum[forward, j] = momentum[j]
         leaves *= 2
-    return probability / made, float(made), energy, outcome
+    return probability / made, float(made), energy, outcome, step
 
 
 class Dynamics(NamedTuple):
@@ -595,8 +595,8 @@ DYNAMICS_TYPE: Any = record_type(Dynamics)
 
 
 @inline(composition=True)
-def renew_subsample(link, base, buffers, ahead, used, t, block, rng):  # type: ignore[no-untyped-def]
-    """Propose units for ``block`` in iteration ``t``; return their number, and 1 if accepted."""
+def renew_subsample(link, base, buffers, ahead, used, block, rng):  # type: ignore[no-untyped-def]
+    """Propose units for ``block``; return their number, and 1 if they were accepted."""
     sub, point, trial = buffers.sub, buffers.point, buffers.trial
     proposal, work = buffers.proposal, buffers.work
     count = proposal.bounds[block + 1] - proposal.bounds[block]
@@ -681,83 +681,45 @@ _RUN: Any = types.void(
 )  # fmt: skip
 
 
-@jit(_RUN, reassociate=True, borrow=True)
-def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
-    """Run iterations; write their positions and statistics, a row each, to ``draws``.
+def _loop(by_nuts: bool, by_product: bool) -> Any:
+    """Return the iterations with one trajectory and one estimate.
 
-    ``buffers.point`` is the current state, and holds the new state on return; ``iteration`` is
-    the number of iterations made by the chain, which determines the block to update. The
-    trajectories are ``jittered``, the estimate is that of differences. The functions below are
-    the same with another trajectory or estimate: a run compiles the one that it needs, and the
-    four in one took twice as long.
+    The two flags are constants of the compiled function, so that the branches of the others are
+    dropped before they are compiled: one function for all four took twice as long.
     """
-    n_blocks = buffers.proposal.bounds.shape[0] - 1
-    used = buffers.proposal.bounds[0]  # 0: with a literal, a callee would be compiled twice
-    place(base, buffers.point.z, buffers.work)
-    for t in range(draws[0].shape[0]):
-        count = accepted = 0
-        if n_blocks > 0:
-            block = (iteration + t) % n_blocks
-            count, accepted = renew_subsample(link, base, buffers, ahead, used, t, block, rng)
-            used += count
-        energy, step, w = start_trajectory(buffers, dynamics, rng)
-        made = jittered(link, sums, base, certain, buffers, energy, dynamics, step, w, rng)
+
+    @jit(_RUN, reassociate=True, borrow=True)
+    def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
+        """Run iterations; write their positions and statistics, a row each, to ``draws``.
+
+        ``buffers.point`` is the current state, and holds the new state on return; ``iteration``
+        is the number of iterations made by the chain, which determines the block to update.
+        """
+        n_blocks = buffers.proposal.bounds.shape[0] - 1
+        used = buffers.proposal.bounds[0]  # 0: with a literal, a callee would be compiled twice
         n_certain = certain.y.shape[0]
-        finish_iteration(base, n_certain, buffers, dynamics, (count, accepted), made, t, draws)
+        place(base, buffers.point.z, buffers.work)
+        for t in range(draws[0].shape[0]):
+            count = accepted = 0
+            if n_blocks > 0:
+                block = (iteration + t) % n_blocks
+                if by_product:
+                    count, accepted = renew_factors(link, base, buffers, ahead, used, t, block, rng)
+                else:
+                    count, accepted = renew_subsample(link, base, buffers, ahead, used, block, rng)
+                used += count
+            energy, step, w = start_trajectory(buffers, dynamics, rng)
+            if by_nuts:
+                made = nuts(link, sums, base, certain, buffers, energy, step, w, rng)
+            else:
+                made = jittered(link, sums, base, certain, buffers, energy, dynamics, step, w, rng)
+            finish_iteration(base, n_certain, buffers, dynamics, (count, accepted), made, t, draws)
+
+    return run
 
 
-@jit(_RUN, reassociate=True, borrow=True)
-def run_nuts(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
-    """Do as :func:`run`, with the trajectories of ``nuts``."""
-    n_blocks = buffers.proposal.bounds.shape[0] - 1
-    used = buffers.proposal.bounds[0]
-    place(base, buffers.point.z, buffers.work)
-    for t in range(draws[0].shape[0]):
-        count = accepted = 0
-        if n_blocks > 0:
-            block = (iteration + t) % n_blocks
-            count, accepted = renew_subsample(link, base, buffers, ahead, used, t, block, rng)
-            used += count
-        start, step, w = start_trajectory(buffers, dynamics, rng)
-        acceptance, n_steps, energy, diverged = nuts(
-            link, sums, base, certain, buffers, start, step, w, rng
-        )
-        made = (acceptance, n_steps, energy, diverged, step)
-        n_certain = certain.y.shape[0]
-        finish_iteration(base, n_certain, buffers, dynamics, (count, accepted), made, t, draws)
-
-
-@jit(_RUN, reassociate=True, borrow=True)
-def run_product(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
-    """Do as :func:`run`, with the estimate of the block-Poisson product."""
-    n_blocks = buffers.proposal.bounds.shape[0] - 1
-    used = buffers.proposal.bounds[0]
-    place(base, buffers.point.z, buffers.work)
-    for t in range(draws[0].shape[0]):
-        block = (iteration + t) % n_blocks
-        counts = renew_factors(link, base, buffers, ahead, used, t, block, rng)
-        used += counts[0]
-        energy, step, w = start_trajectory(buffers, dynamics, rng)
-        made = jittered(link, sums, base, certain, buffers, energy, dynamics, step, w, rng)
-        finish_iteration(base, certain.y.shape[0], buffers, dynamics, counts, made, t, draws)
-
-
-@jit(_RUN, reassociate=True, borrow=True)
-def run_product_nuts(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
-    """Do as :func:`run_product`, with the trajectories of ``nuts``."""
-    n_blocks = buffers.proposal.bounds.shape[0] - 1
-    used = buffers.proposal.bounds[0]
-    place(base, buffers.point.z, buffers.work)
-    for t in range(draws[0].shape[0]):
-        block = (iteration + t) % n_blocks
-        counts = renew_factors(link, base, buffers, ahead, used, t, block, rng)
-        used += counts[0]
-        start, step, w = start_trajectory(buffers, dynamics, rng)
-        acceptance, n_steps, energy, diverged = nuts(
-            link, sums, base, certain, buffers, start, step, w, rng
-        )
-        made = (acceptance, n_steps, energy, diverged, step)
-        finish_iteration(base, certain.y.shape[0], buffers, dynamics, counts, made, t, draws)
+run, run_nuts = _loop(False, False), _loop(True, False)
+run_product, run_product_nuts = _loop(False, True), _loop(True, True)
 
 
 def transition(nuts: bool, product: bool) -> Any:
