@@ -30,6 +30,7 @@ from numba.core.registry import CPUDispatcher
 from streammc.errors import ConfigError, ModelError
 from streammc.models.base import BETA, POSITIVE, REAL, LinearModel, Parameter, predictor
 from streammc.models.check import refuse_wrong_derivatives
+from streammc.numerics.dispatchers import Compiled
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.priors import PriorOption, as_prior
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
@@ -262,6 +263,8 @@ def kernel_of(parts: Mapping[str, Function], n_linear: int) -> Any:
         log_lik, gradient, hessian = parts.values()
         return _interpreted(_assembled(log_lik, gradient, hessian, n_linear))
     link = parts["link"]
+    if isinstance(link, Compiled):  # that of a model of this package
+        return link
     return _compiled(link) if isinstance(link, CPUDispatcher) else _interpreted(link)
 
 

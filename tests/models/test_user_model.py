@@ -12,6 +12,7 @@ from streammc.control_variates.certify import compute
 from streammc.errors import ConfigError, IdentityError, ModelError
 from streammc.models import check_model, gaussian_mean, logistic, user
 from streammc.models.glm.bernoulli_logit import link as logistic_link
+from streammc.models.user_model import kernel_of
 from streammc.priors import normal
 from streammc.protocols import Rows
 
@@ -95,6 +96,10 @@ def test_compiled_link_of_numba_gives_the_same_draws():
     ours = streammc.sample(store, logistic(normal(10.0)), **options)
     theirs = streammc.sample(store, own, **options)
     np.testing.assert_allclose(theirs["posterior"]["beta"], ours["posterior"]["beta"], rtol=1e-6)
+
+
+def test_link_of_the_package_is_used_as_it_is():
+    assert kernel_of({"link": logistic_link}, 1) is logistic_link
 
 
 def test_check_passes_right_models_and_finds_a_wrong_derivative():
