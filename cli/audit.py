@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streammc import registry
-from streammc.cli.options import (
-    code_option,
-    command,
-    parse_scheduler,
-    run_argument,
-    scheduler_option,
-)
+from streammc.cli.options import CodeOption, argument, command, parse_scheduler
 from streammc.cli.output import Output, table
 from streammc.cli.signals import Interruption
+from streammc.settings import PassOptions
 
 if TYPE_CHECKING:
     from streammc.diagnostics.weights import Audit
 
 
-@command("audit", short_help="Measure the effect of subsampling on a run.")
-@run_argument("run")
-@scheduler_option
-@code_option
-@click.pass_context
-def audit(ctx: click.Context, run: str, scheduler: str | None, allow_code: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(PassOptions, CodeOption):
+    """Settings of ``streammc audit``."""
+
+    run: str = argument("run")
+
+
+@command("audit", AuditSettings)
+def audit(ctx: click.Context, settings: AuditSettings) -> None:
     """Weigh draws of RUN against the exact posterior in one more pass over its store.
 
     The weights and the verdict are kept in the run; a run that has them is not audited
     again.
     """
     printer: Output = ctx.obj
-    where = parse_scheduler(scheduler)
-    verdict, new = audit_once(printer, ctx.find_root().obj, run, where, allow_code)
+    run, where = settings.run, parse_scheduler(settings.scheduler)
+    verdict, new = audit_once(printer, ctx.find_root().obj, run, where, settings.allow_code)
     if verdict is None:
         why = _not_audited(run)
         printer.note(f"{run}: {why}, there is nothing to audit")
@@ -60,7 +59,7 @@ def audit_once(
     DataError
         If the run has no draws yet.
     """
-    from streammc.cli.execute import recorded_job
+    from streammc.cli.execute import heated_data, recorded_request
     from streammc.cli.progress import Progress
     from streammc.control_variates.expansion import ControlVariates
     from streammc.diagnostics.weights import Audit
@@ -78,11 +77,11 @@ def audit_once(
         return None, False
     if not run.committed_draws:
         raise DataError(f"expected draws in {path!r}, found a run still in its warm-up: resume it")
-    job = recorded_job(path, allow_code=allow_code)
-    dataset = job.tempered
-    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, job.model)
+    request = recorded_request(path, allow_code=allow_code)
+    dataset, model = heated_data(request), request.model
+    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
     with run.lock(), Progress(output, interruption) as progress:
-        verdict = run_audit(run, dataset, job.model, cv, scheduler=scheduler, progress=progress)
+        verdict = run_audit(run, dataset, model, cv, scheduler=scheduler, progress=progress)
         summary = run.attributes.get("summary")
         if summary is not None:
             before = summary["audit"] and Audit.from_json(summary["audit"])

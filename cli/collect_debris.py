@@ -10,7 +10,7 @@ from streammc.cli.options import command, path_argument
 from streammc.cli.output import Output
 
 
-@command("gc", short_help="Remove what killed processes left behind.")
+@command("gc")
 @path_argument("path")
 @click.option("--dry-run", is_flag=True, help="Find, and remove nothing.")
 @click.pass_obj

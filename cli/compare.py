@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
 
-from streammc.cli.options import (
-    code_option,
-    command,
-    parse_scheduler,
-    run_argument,
-    scheduler_option,
-)
+from streammc.cli.command_settings import ScoreOptions
+from streammc.cli.options import CodeOption, argument, command, parse_scheduler
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.score import estimate_texts, opened_candidate, score_options, unit_of_score
+from streammc.cli.score import estimate_texts, opened_candidate, unit_of_score
+from streammc.settings import PassOptions, setting
 
 
-@command("compare", configurable=True, short_help="Compare runs by cost, or models by score.")
-@run_argument("runs", nargs=-1, required=True)
-@click.option("--loo", is_flag=True, help="Rank models of the same rows by leave-one-out.")
-@score_options
-@scheduler_option
-@code_option
-@click.pass_context
-def compare(
-    ctx: click.Context,
-    runs: tuple[str, ...],
-    loo: bool,
-    score_draws: int,
-    score_rows: int | None,
-    score_seed: int,
-    scheduler: str | None,
-    allow_code: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CompareSettings(ScoreOptions, PassOptions, CodeOption):
+    """Settings of ``streammc compare``."""
+
+    runs: tuple[str, ...] = argument("run", several=True)
+    loo: bool = setting(False, "Rank models of the same rows by leave-one-out.", environment=False)
+
+
+@command("compare", CompareSettings, configurable=True)
+def compare(ctx: click.Context, settings: CompareSettings) -> None:
     """Print the cost of an independent draw in each of RUNS, relative to the first.
 
     With --loo: rank the models of RUNS, on the same rows, by their leave-one-out scores, with
     standard errors of the differences.
     """
     output: Output = ctx.obj
-    if not loo:
-        scored = ("score_draws", "score_rows", "score_seed")
+    if not settings.loo:
+        scored = [each.name for each in fields(ScoreOptions)]
         typed = click.core.ParameterSource.COMMANDLINE
         given = [name for name in scored if ctx.get_parameter_source(name) is typed]
         if given:
@@ -50,23 +40,15 @@ def compare(
                 f"expected --loo beside --{given[0].replace('_', '-')}, found none: add it, or "
                 "leave that out"
             )
-        document = comparison(runs)
+        document = comparison(settings.runs)
         output.result(document, human(document))
         return
     from streammc.checks.ranking import ranked
-    from streammc.checks.scoring import ScoreRequest
 
-    where = parse_scheduler(scheduler)
-    candidates = [opened_candidate(run, allow_code) for run in runs]
+    request = settings.request(parse_scheduler(settings.scheduler))
+    candidates = [opened_candidate(run, settings.allow_code) for run in settings.runs]
     with Progress(output, ctx.find_root().obj) as progress:
-        request = ScoreRequest(
-            draws=score_draws,
-            rows=score_rows,
-            seed=score_seed,
-            scheduler=where,
-            progress=progress.of("score"),
-        )
-        found = ranked(candidates, request)
+        found = ranked(candidates, replace(request, progress=progress.of("score")))
     for each in found:
         for line in each["warnings"]:
             output.warn(f"{each['run']}: {line}")

@@ -24,7 +24,7 @@ TOLERANCE: Final = 0.1
 Z_LIMIT: Final = 4.5
 
 
-@command("demo", short_help="Sample a data set that ships with the package.")
+@command("demo")
 @path_argument("directory", required=False)
 @click.pass_context
 def demo(ctx: click.Context, directory: str | None) -> int:
@@ -55,13 +55,14 @@ def run_demo(
     """
     from streammc import demo_data
     from streammc.cli.build import make_model, make_sampler
-    from streammc.cli.execute import Job, execute
+    from streammc.cli.execute import execute
     from streammc.cli.inspect import describe_control_variates, describe_store
     from streammc.cli.progress import Progress
     from streammc.cli.receipt import Receipt, make_once
     from streammc.cli.report import run_document
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.samplers.common.sampler import RunRequest
     from streammc.stores.ingest.ingestion import ingest
     from streammc.stores.store import open_store
 
@@ -102,21 +103,19 @@ def run_demo(
     ):
         output.note(text)
         sampler, _ = make_sampler(name, {}, {})
-        job = Job(
-            dataset=dataset,
-            model=model,
-            sampler=sampler,
-            control_variates=cv,
+        request = RunRequest(
+            dataset,
+            model,
+            sampler,
+            cv,
             path=os.path.join(folder, name),
-            draws=1000,
             warmup=warmup,
-            chains=4,
             seed=SEED,
             audit=sampler.audited,
-            settings={"command": "demo", "sampler": name},
+            attributes={"settings": {"command": "demo", "sampler": name}},
         )
         # No note about a finished stage: a second call of the demo shows only the table.
-        runs[name] = run_document(job.path, execute(output, interruption, job))
+        runs[name] = run_document(str(request.path), execute(output, interruption, request))
     comparison = compare(runs["hmc-ecs"]["parameters"], runs["hmc"]["parameters"])
     return {
         "directory": os.path.abspath(folder),

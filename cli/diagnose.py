@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streammc.cli.options import command, run_argument, setting
-from streammc.cli.output import Output
-from streammc.cli.values import Limits
+from streammc.cli.options import CheckOption, argument, command
 
 if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 
-@command("diagnose", short_help="Summarise the draws of a run.")
-@run_argument("run")
-@setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
-@click.pass_obj
-def diagnose(output: Output, run: str, check: dict[str, float] | None) -> int:
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseSettings(CheckOption):
+    """Settings of ``streammc diagnose``."""
+
+    run: str = argument("run")
+
+
+@command("diagnose", DiagnoseSettings)
+def diagnose(ctx: click.Context, settings: DiagnoseSettings) -> int:
     """Summarise the committed draws of RUN, finished or not, after verifying every checksum."""
     from streammc.cli.report import run_document, show_run
 
-    return show_run(output, run_document(run, diagnosis(run)), check)
+    document = run_document(settings.run, diagnosis(settings.run))
+    return show_run(ctx.obj, document, settings.check)
 
 
 def diagnosis(path: str) -> dict[str, Any]:

@@ -2,74 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from streammc.cli.options import (
-    command,
-    overwrite_option,
-    parse_scheduler,
-    run_argument,
-    scheduler_option,
-    setting,
-)
+from streammc.cli.options import argument, command, parse_scheduler
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import (
-    COMMITTED,
-    DRAWS,
-    described_rows,
-    make_output,
-    of_draws,
-    require_apart,
-)
 from streammc.cli.signals import Interruption
-from streammc.cli.values import RowsPath, Share, StorePath, WholeNumber
 from streammc.errors import ConfigError
+from streammc.settings import OverwriteOption, PassOptions, setting
 
 
-@command(
-    "effects", configurable=True, short_help="Write the effects of the groups of a mixed model."
-)
-@run_argument("run")
-@setting(
-    "--output", "-o", type=RowsPath(), required=True, help="FILE.zarr, .csv or .parquet to make."
-)
-@setting("--store", type=StorePath(), help="The store of the run, if it has moved.")
-@setting(
-    "--effect-draws",
-    type=WholeNumber(2),
-    help="Number of draws, thinned from all chains; without it as many as it takes, at most 100.",
-)
-@setting(
-    "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the intervals."
-)
-@setting(
-    "--group",
-    "groups",
-    multiple=True,
-    metavar="LABEL",
-    help="Draw the effects of this group instead; repeatable.",
-)
-@setting("--draws", type=WholeNumber(2), help="With --group: number of draws, 1000 by default.")
-@setting("--seed", type=WholeNumber(0), help="With --group: seed of the draws, 0 by default.")
-@overwrite_option
-@scheduler_option
-@click.pass_context
-def effects(
-    ctx: click.Context,
-    run: str,
-    output: str,
-    store: str | None,
-    effect_draws: int | None,
-    interval: float,
-    groups: tuple[str, ...],
-    draws: int | None,
-    seed: int | None,
-    overwrite: bool,
-    scheduler: str | None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EffectsSettings(PassOptions, OverwriteOption):
+    """Settings of ``streammc effects``."""
+
+    run: str = argument("run")
+    output: str = setting(help="FILE.zarr, .csv or .parquet to make.", kind="rows", short=["-o"])
+    store: str | None = setting(None, "The store of the run, if it has moved.", kind="store")
+    effect_draws: int | None = setting(
+        None,
+        "Number of draws, thinned from all chains; without it as many as it takes, at most 100.",
+        minimum=2,
+    )
+    interval: float = setting(
+        0.9, "Probability of the intervals.", exclusiveMinimum=0, exclusiveMaximum=1
+    )
+    group: tuple[str, ...] = setting(
+        (),
+        "Draw the effects of this group instead; repeatable.",
+        kind="text",
+        multiple=True,
+        metavar="LABEL",
+    )
+    draws: int | None = setting(None, "With --group: number of draws, 1000 by default.", minimum=2)
+    seed: int | None = setting(None, "With --group: seed of the draws, 0 by default.", minimum=0)
+
+
+@command("effects", EffectsSettings, configurable=True)
+def effects(ctx: click.Context, settings: EffectsSettings) -> None:
     """Write mean, standard deviation and interval of the effects of every group of RUN.
 
     RUN is a run on a store with groups, such as of y ~ x + (1 | g). The effects are on the scale
@@ -77,6 +50,14 @@ def effects(
     draws of the effects of single groups from their exact posterior are written.
     """
     from streammc.cli.execute import store_of_run
+    from streammc.cli.receipt import (
+        COMMITTED,
+        DRAWS,
+        described_rows,
+        make_output,
+        of_draws,
+        require_apart,
+    )
     from streammc.prediction.effect_draws import EFFECT_SAMPLES, write_effect_draws
     from streammc.prediction.group_summaries import EFFECT_DRAWS, write_effects
     from streammc.prediction.prediction_request import PredictionRequest
@@ -87,15 +68,17 @@ def effects(
 
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
-    where = parse_scheduler(scheduler)
-    require_apart(output, [run, *([] if store is None else [store])])
-    opened = RunDirectory.open(run)
+    where = parse_scheduler(settings.scheduler)
+    output, store, overwrite = settings.output, settings.store, settings.overwrite
+    groups, effect_draws = settings.group, settings.effect_draws
+    require_apart(output, [settings.run, *([] if store is None else [store])])
+    opened = RunDirectory.open(settings.run)
     table = store_of_run(opened, "--store") if store is None else open_store(store)
     require_apart(output, [table.address])
     _check_options(ctx, bool(groups))
-    options: dict[str, Any] = {"draws": effect_draws or EFFECT_DRAWS, "interval": interval}
+    options: dict[str, Any] = {"draws": effect_draws or EFFECT_DRAWS, "interval": settings.interval}
     if groups:
-        options = {"draws": draws or EFFECT_SAMPLES, "seed": seed or 0}
+        options = {"draws": settings.draws or EFFECT_SAMPLES, "seed": settings.seed or 0}
     asked = {
         "command": "effects",
         "run": opened.identity,

@@ -1,4 +1,4 @@
-"""Execution of a job: checks before any row is read, then sampling until done or interrupted."""
+"""Execution of a run: checks before any row is read, then sampling until done or interrupted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,75 +35,19 @@ _STATISTICS: Final = 10
 CONFIGURATION: Final = "config.json"
 
 
-@dataclass(frozen=True)
-class Job:
-    """Resolved settings of a sampling command; :func:`execute` makes its ``RunRequest``."""
+def heated_data(request: RunRequest) -> Any:
+    """Return the data set of a request at the final temperature of its run."""
+    from streammc.runs.record import heated
 
-    dataset: Any
-    model: Any
-    sampler: Any
-    """``None`` for ``auto``."""
-    control_variates: Any
-    """``None`` to compute them."""
-    path: str
-    draws: int
-    warmup: int
-    chains: int
-    seed: int | None
-    """``None`` for the seed of the run at ``path``."""
-    audit: bool | str = "auto"
-    scheduler: Any = None
-    chains_on: str = "here"
-    sampler_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the sampler that ``auto`` takes."""
-    settings: Mapping[str, Any] | None = None
-    """Resolved settings of the command, recorded with the run."""
-    temperature: float | str = 1.0
-    overwrite: bool = False
-    stopping: Any = None
-    """Rule that extends the run beyond ``draws``, a ``StopRule``."""
+    return heated(request.dataset, request.schedule, request.sampler)
 
-    @property
-    def tempered(self) -> Any:
-        """The data set at the final temperature of the run."""
-        from streammc.likelihood.temperature import Schedule
-        from streammc.runs.record import heated
 
-        return heated(self.dataset, Schedule.parse(self.temperature), self.sampler)
-
-    def request(self, progress: Any = None, stop: Callable[[], bool] | None = None) -> RunRequest:
-        """Return the request of the run; ``progress`` and ``stop`` are those of ``RunRequest``."""
-        from streammc.samplers.common.sampler import RunRequest, never
-
-        return RunRequest(
-            self.dataset,
-            self.model,
-            self.sampler,
-            self.control_variates,
-            draws=self.draws,
-            warmup=self.warmup,
-            chains=self.chains,
-            seed=self.seed,
-            path=self.path,
-            audit=self.audit,
-            progress=progress,
-            stop=never if stop is None else stop,
-            scheduler=self.scheduler,
-            chains_on=self.chains_on,
-            attributes={"settings": dict(self.settings or {})},
-            sampler_options=self.sampler_options,
-            temperature=self.temperature,
-            overwrite=self.overwrite,
-            stopping=self.stopping,
-        )
-
-    @property
-    def disk_bytes(self) -> int:
-        """Estimated bytes on disk of draws, warm-up and control variates."""
-        d = int(self.model.dim(self.dataset.n_features))
-        draws = self.draws if self.stopping is None else max(self.draws, self.stopping.draws)
-        iterations = self.chains * (draws + self.warmup)
-        return run_bytes(d, iterations)
+def disk_bytes(request: RunRequest) -> int:
+    """Return the estimated bytes on disk of draws, warm-up and control variates."""
+    d = int(request.model.dim(request.dataset.n_features))
+    rule = request.stopping
+    draws = request.draws if rule is None else max(request.draws, rule.draws)
+    return run_bytes(d, request.chains * (draws + request.warmup))
 
 
 def run_bytes(dim: int, iterations: int) -> int:
@@ -111,8 +55,8 @@ def run_bytes(dim: int, iterations: int) -> int:
     return 8 * (iterations * (dim + _STATISTICS) + 4 * dim * dim + 60_000) + 2**18
 
 
-def check_job(job: Job) -> None:
-    """Check a job before any row is read: output, temperature, subsample sizes and disk space.
+def check_request(request: RunRequest) -> None:
+    """Check a request before any row is read: path, temperature, subsample sizes and disk space.
 
     Raises
     ------
@@ -125,17 +69,19 @@ def check_job(job: Job) -> None:
     """
     from streammc.runs.record import asked_schedule
 
-    check_place(job.path)
-    asked_schedule(job.temperature, job.sampler)
-    check_sizes(job.dataset, job.sampler, job.sampler_options)
-    folder = Path(os.path.abspath(job.path))
+    path = str(request.path)
+    check_place(path)
+    asked_schedule(request.temperature, request.sampler)
+    check_sizes(request.dataset, request.sampler, request.sampler_options)
+    folder = Path(os.path.abspath(path))
     while not folder.exists():
         folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if job.disk_bytes > free:
+    free, size = shutil.disk_usage(folder).free, disk_bytes(request)
+    if size > free:
         raise StorageIOError(
-            f"expected {job.disk_bytes / 1e9:.3g} GB of free disk for {job.chains} chains of "
-            f"{job.draws} draws, found {free / 1e9:.3g} GB at {str(folder)!r}: ask for fewer draws"
+            f"expected {size / 1e9:.3g} GB of free disk for {request.chains} chains of "
+            f"{request.draws} draws, found {free / 1e9:.3g} GB at {str(folder)!r}: ask for fewer "
+            "draws"
         )
 
 
@@ -212,8 +158,8 @@ def check_place(path: str) -> None:
         )
 
 
-def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
-    """Start, resume or extend the run of a job; return its summary.
+def execute(output: Output, interruption: Interruption, request: RunRequest) -> dict[str, Any]:
+    """Start, resume or extend a run; return its summary.
 
     Raises
     ------
@@ -224,22 +170,24 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
     from streammc.trace.places import can_continue
     from streammc.trace.run_directory import RunDirectory
 
-    check_job(job)
+    check_request(request)
+    path = str(request.path)
     try:
         with Progress(output, interruption) as progress:
-            progress.reads(job.dataset)
-            report = run_job(job.request(progress, interruption.requested))
+            progress.reads(request.dataset)
+            stop = interruption.requested
+            report = run_job(replace(request, progress=progress, interrupted=stop))
     finally:
-        if RunDirectory.exists(job.path) and can_continue(Path(job.path)):
-            record_settings(job)
+        if RunDirectory.exists(path) and can_continue(Path(path)):
+            record_settings(path)
     if not report.finished:
         assert interruption.signum is not None
         raise Interrupted(interruption.signum)
     if not report.changed:
-        committed = RunDirectory.open(job.path, verify=False).committed_draws
-        fewer = job.stopping is None and job.draws < committed
-        asked = f", {job.draws} asked for" if fewer else ""
-        output.note(f"{job.path} has {committed} draws per chain{asked}: nothing to do")
+        committed = RunDirectory.open(path, verify=False).committed_draws
+        fewer = request.stopping is None and request.draws < committed
+        asked = f", {request.draws} asked for" if fewer else ""
+        output.note(f"{path} has {committed} draws per chain{asked}: nothing to do")
     return report.summary
 
 
@@ -256,22 +204,20 @@ def settings_of_run(run: Any) -> dict[str, Any]:
     return settings
 
 
-def record_settings(job: Job) -> None:
+def record_settings(path: str) -> None:
     """Write the settings recorded in a run, with its draws and seed, to its ``config.json``."""
     from streammc.trace.run_directory import RunDirectory
 
-    run = RunDirectory.open(job.path, verify=False)
-    if run.attributes.get("settings") is None or job.settings is None:
+    run = RunDirectory.open(path, verify=False)
+    if not run.attributes.get("settings"):
         return
     settings = settings_of_run(run)
     with run.copied():
         write_json(run.path / CONFIGURATION, settings)
 
 
-def recorded_job(
-    path: str, *, draws: int | None = None, scheduler: Any = None, allow_code: bool = False
-) -> Job:
-    """Return the job that began the run at ``path``.
+def recorded_request(path: str, draws: int | None = None, allow_code: bool = False) -> RunRequest:
+    """Return the request that began the run at ``path``.
 
     Parameters
     ----------
@@ -279,8 +225,6 @@ def recorded_job(
         Directory of the run.
     draws
         New number of draws per chain; ``None`` for the planned number.
-    scheduler
-        Scheduler of full passes, see ``Dataset.reduce``.
     allow_code
         Whether a model of the user's own may be imported again.
 
@@ -292,11 +236,11 @@ def recorded_job(
         If another store is at the path of its store.
     """
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.diagnostics.stopping import StopRule
     from streammc.likelihood.data_views import by_group, tempered
     from streammc.likelihood.temperature import schedule_of, temperature_of
     from streammc.runs.job import STOPPING
     from streammc.runs.setup import CONTROL_VARIATES
+    from streammc.samplers.common.sampler import RunRequest
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)
@@ -312,22 +256,21 @@ def recorded_job(
     sampler, options = sampler_of_run(identity)
     stopping = attributes.get(STOPPING)
     planned = stopping["draws"] if stopping else run.draws
-    return Job(
-        dataset=dataset,
-        model=model,
-        sampler=sampler,
+    return RunRequest(
+        dataset,
+        model,
+        sampler,
+        kept,
         sampler_options=options,
-        control_variates=kept,
         path=path,
         draws=planned if draws is None else draws,
         warmup=identity["warmup"],
         chains=identity["chains"],
         seed=identity["seed"],
         audit="auto" if audit is None else audit,
-        scheduler=scheduler,
-        settings=settings,
+        attributes={"settings": settings or {}},
         temperature=schedule.describe(),
-        stopping=StopRule.parse(stopping and stopping["rule"]),
+        stop=stopping and stopping["rule"],
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from streammc.cli.options import command, overwrite_option, path_argument, run_argument, setting
+from streammc.cli.command_settings import ReportSettings
+from streammc.cli.options import command
 from streammc.cli.output import Output, fields
-from streammc.cli.values import LocalPath
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,26 +21,8 @@ if TYPE_CHECKING:
 _PACKAGES: Final = ("streammc", "numpy", "scipy", "numba", "zarr", "xarray", "matplotlib")
 
 
-@command("report", configurable=True, short_help="Write a page about a run.")
-@run_argument("run")
-@path_argument("store", required=False)
-@setting("--output", "-o", type=LocalPath(), required=True, help="HTML file to make.")
-@click.option(
-    "--predictions",
-    type=LocalPath(),
-    multiple=True,
-    help="Predictions of the run to show; may be given several times.",
-)
-@overwrite_option
-@click.pass_obj
-def report(
-    printer: Output,
-    run: str,
-    store: str | None,
-    output: str,
-    predictions: Sequence[str],
-    overwrite: bool,
-) -> None:
+@command("report", ReportSettings, configurable=True)
+def report(ctx: click.Context, settings: ReportSettings) -> None:
     """Write one self-contained HTML page about RUN: question, results, trust, cost.
 
     The same command again leaves a page that is up to date, and renews one that is not.
@@ -53,6 +35,9 @@ def report(
     from streammc.cli.report import run_document
     from streammc.trace.run_directory import RunDirectory
 
+    printer: Output = ctx.obj
+    run, store, output = settings.run, settings.store, settings.output
+    predictions, overwrite = settings.predictions, settings.overwrite
     receipt = page_receipt(output, run, predictions)
     kept = None if overwrite else renewable(receipt)
     if kept is not None and kept.get("made_from") == made_from(run, store, predictions):

@@ -46,7 +46,7 @@ _SHOWN: Final = 20
 """Largest number of features in the table of ``info``."""
 
 
-@command("info", short_help="Describe a store, a run or control variates.")
+@command("info")
 @store_argument("path")
 @click.pass_obj
 def info(output: Output, path: str) -> None:
@@ -79,7 +79,7 @@ def info(output: Output, path: str) -> None:
     output.result(document, human)
 
 
-@command("verify", short_help="Check every byte of a store or run.")
+@command("verify")
 @store_argument("path")
 @click.pass_obj
 def verify(output: Output, path: str) -> int:

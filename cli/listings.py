@@ -105,7 +105,7 @@ def _syntax(module: str) -> ast.Module:
     return ast.parse(source.read_text(encoding="utf-8"))
 
 
-@command("models", short_help="List the models.")
+@command("models")
 @click.pass_obj
 def models(output: Output) -> None:
     """List the models: the names that --model takes."""
@@ -119,7 +119,7 @@ def models(output: Output) -> None:
     output.result({"models": rows}, human)
 
 
-@command("samplers", short_help="List the samplers and what they target.")
+@command("samplers")
 @click.pass_obj
 def samplers(output: Output) -> None:
     """List the samplers with their targets and papers."""

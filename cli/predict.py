@@ -6,77 +6,15 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import (
-    code_option,
-    command,
-    overwrite_option,
-    parse_scheduler,
-    run_argument,
-    scheduler_option,
-    setting,
-    store_argument,
-)
+from streammc.cli.command_settings import PredictSettings
+from streammc.cli.options import command, parse_scheduler
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import (
-    COMMITTED,
-    DRAWS,
-    described_rows,
-    make_output,
-    of_draws,
-    require_apart,
-)
 from streammc.cli.signals import Interruption
-from streammc.cli.values import RowsPath, Share, StorePath, WholeNumber
 
 
-@command("predict", configurable=True, short_help="Predict the rows of a store from a run.")
-@run_argument("run")
-@store_argument("store")
-@setting(
-    "--output", "-o", type=RowsPath(), required=True, help="FILE.zarr, .csv or .parquet to make."
-)
-@setting(
-    "--predict-draws",
-    type=WholeNumber(2),
-    help="Number of draws, thinned from all chains; 200 by default, 100 of a mixed model.",
-)
-@setting(
-    "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the bands."
-)
-@setting("--by", metavar="COLUMN", help="Compare with the response by groups of this column.")
-@setting(
-    "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Number of groups."
-)
-@setting(
-    "--new-groups",
-    type=click.Choice(["integrate", "refuse"]),
-    default="integrate",
-    show_default=True,
-    help="Rows of groups that a mixed model has not seen.",
-)
-@setting(
-    "--trained-on", type=StorePath(), help="The store of the run of a mixed model, if it has moved."
-)
-@overwrite_option
-@scheduler_option
-@code_option
-@click.pass_context
-def predict(
-    ctx: click.Context,
-    run: str,
-    store: str,
-    output: str,
-    predict_draws: int | None,
-    interval: float,
-    by: str | None,
-    bins: int,
-    new_groups: str,
-    trained_on: str | None,
-    overwrite: bool,
-    scheduler: str | None,
-    allow_code: bool,
-) -> None:
+@command("predict", PredictSettings, configurable=True)
+def predict(ctx: click.Context, settings: PredictSettings) -> None:
     """Write the mean response of every row of STORE, with a band, from the draws of RUN.
 
     STORE must have the same columns as the store of the run: ingest it with --like. If it has
@@ -84,6 +22,14 @@ def predict(
     the run are predicted with the effects of these.
     """
     from streammc.cli.build import model_of_run
+    from streammc.cli.receipt import (
+        COMMITTED,
+        DRAWS,
+        described_rows,
+        make_output,
+        of_draws,
+        require_apart,
+    )
     from streammc.prediction.predict import write_predictions
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.prediction.row_effects import default_draws
@@ -93,19 +39,23 @@ def predict(
 
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
-    where = parse_scheduler(scheduler)
-    require_apart(output, [run, store, *([] if trained_on is None else [trained_on])])
-    opened = RunDirectory.open(run)
-    model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
-    table = open_store(store)
+    where = parse_scheduler(settings.scheduler)
+    output, overwrite, trained_on = settings.output, settings.overwrite, settings.trained_on
+    apart = [settings.run, settings.store, *([] if trained_on is None else [trained_on])]
+    require_apart(output, apart)
+    opened = RunDirectory.open(settings.run)
+    recorded = opened.attributes.get("settings")
+    model = model_of_run(opened.identity, recorded, settings.allow_code)
+    table = open_store(settings.store)
     data = _rows_of_run(opened, model, table, trained_on)
-    draws = default_draws(model) if predict_draws is None else predict_draws
+    draws = settings.predict_draws
     options: dict[str, Any] = {
-        "draws": draws,
-        "interval": interval,
-        "by": by,
-        "bins": bins,
+        "draws": default_draws(model) if draws is None else draws,
+        "interval": settings.interval,
+        "by": settings.by,
+        "bins": settings.bins,
     }
+    new_groups = settings.new_groups
     asked = {
         "command": "predict",
         "run": opened.identity,

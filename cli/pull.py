@@ -10,7 +10,7 @@ from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
 
 
-@command("pull", short_help="Copy a store from an object store to a local disk.")
+@command("pull")
 @store_argument("address")
 @path_argument("folder")
 @click.pass_context

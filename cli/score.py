@@ -10,83 +10,31 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import (
-    F,
-    code_option,
-    command,
-    parse_scheduler,
-    run_argument,
-    scheduler_option,
-    setting,
-)
+from streammc.cli.command_settings import ScoreSettings
+from streammc.cli.options import command, parse_scheduler
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import COMMITTED, DRAWS, DrawsReceipt, make_output, page_fingerprint
 from streammc.cli.signals import Interruption
-from streammc.cli.values import LocalPath, StorePath, WholeNumber
 from streammc.unfinished import MADE_BY, current_mark, mark_entry
 
 
-def score_options(function: F) -> F:
-    """Add ``--score-draws``, ``--score-rows`` and ``--score-seed``."""
-    draws = setting(
-        "--score-draws",
-        type=WholeNumber(100),
-        default=1000,
-        show_default=True,
-        help="Number of draws, thinned from all chains.",
-    )
-    rows = setting(
-        "--score-rows",
-        type=WholeNumber(100),
-        help="Rows to evaluate at every draw; by default all, or 10,000 of a large table.",
-    )
-    seed = setting(
-        "--score-seed",
-        type=WholeNumber(0),
-        default=0,
-        show_default=True,
-        help="Seed of the sample of rows.",
-    )
-    return draws(rows(seed(function)))
-
-
-@command("score", configurable=True, short_help="Score a run on its own rows, each left out.")
-@run_argument("run")
-@click.argument("store", type=StorePath(), required=False)
-@setting("--output", "-o", type=LocalPath(), help="JSON file to make, with the terms by row.")
-@score_options
-@scheduler_option
-@code_option
-@click.pass_context
-def score(
-    ctx: click.Context,
-    run: str,
-    store: str | None,
-    output: str | None,
-    score_draws: int,
-    score_rows: int | None,
-    score_seed: int,
-    scheduler: str | None,
-    allow_code: bool,
-) -> None:
+@command("score", ScoreSettings, configurable=True)
+def score(ctx: click.Context, settings: ScoreSettings) -> None:
     """Score the model of RUN on the rows it was fitted to: leave-one-out, WAIC, in-sample.
 
     STORE is the store of the run, if it has moved. Of a mixed model a group is left out. Of a
     large table a sample of rows is evaluated at every draw, and one pass supplies the rest.
     """
-    from streammc.checks.scoring import ScoreRequest, score_run
+    from streammc.checks.scoring import score_run
     from streammc.cli.configuration import write_json
 
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
-    where = parse_scheduler(scheduler)
+    request, output = settings.request(parse_scheduler(settings.scheduler)), settings.output
     if output is not None:
         require_folder(output)
-    candidate = opened_candidate(run, allow_code, store, "STORE")
-    request = ScoreRequest(
-        draws=score_draws, rows=score_rows, seed=score_seed, scheduler=where, progress=None
-    )
+    candidate = opened_candidate(settings.run, settings.allow_code, settings.store, "STORE")
 
     def scored() -> Any:
         with Progress(printer, interruption) as progress:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streammc.cli.options import (
-    command,
-    model_options,
-    overwrite_option,
-    parse_scheduler,
-    scheduler_option,
-    setting,
-    store_argument,
-    temperature_option,
-)
+from streammc.cli.command_settings import SummarizeSettings
+from streammc.cli.options import command, parse_scheduler
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_output, require_apart
 from streammc.cli.signals import Interruption
-from streammc.cli.values import KeyValue, LocalPath, WholeNumber, refuse_file_name
+from streammc.cli.values import refuse_file_name
 from streammc.errors import ConfigError, IdentityError
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.sampler import RunRequest
 
 
 def of_earlier_generation(path: str, dataset: Any, model: Any) -> Any:
@@ -66,12 +60,7 @@ def updated(kept: Any, dataset: Any, model: Any, scheduler: Any, progress: Progr
     from streammc.control_variates.appended import update
 
     return update(
-        kept,
-        dataset,
-        model,
-        scheduler=scheduler,
-        progress=progress.of("pass"),
-        phases=progress,
+        kept, dataset, model, scheduler=scheduler, progress=progress.of("pass"), phases=progress
     )
 
 
@@ -107,13 +96,9 @@ def control_variates_of(run: str) -> str:
 
 
 def current(
-    output: Output,
-    interruption: Interruption,
-    kept: Any,
-    job: Any,
-    model: Any,
+    output: Output, interruption: Interruption, kept: Any, request: RunRequest, model: Any
 ) -> Any:
-    """Return control variates for the store of a job: those given, or these brought up to date.
+    """Return control variates for the store of a run: those given, or these brought up to date.
 
     A run that exists keeps the ones that it has, so that the same command resumes it.
 
@@ -123,75 +108,35 @@ def current(
         Where to print, and the signals of the command.
     kept
         Control variates that were given, with the nodes of the model settled.
-    job
-        The job.
+    request
+        Request of the run.
     model
         Its model, with default priors that are still to be scaled with the data.
     """
+    from streammc.cli.execute import heated_data
     from streammc.control_variates.appended import generation_of
     from streammc.control_variates.expansion import ControlVariates
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
-    dataset = job.tempered
+    dataset, path = heated_data(request), str(request.path)
     if kept.fingerprint == dataset.fingerprint or generation_of(kept, dataset) is None:
         return kept
-    own = Path(job.path) / CONTROL_VARIATES
-    if RunDirectory.exists(job.path) and not job.overwrite and os.path.lexists(own):
+    own = Path(path) / CONTROL_VARIATES
+    if RunDirectory.exists(path) and not request.overwrite and os.path.lexists(own):
         there = ControlVariates.open(own)
-        of_run = RunDirectory.open(job.path, verify=False).identity["control_variates"]
+        of_run = RunDirectory.open(path, verify=False).identity["control_variates"]
         source = (there.certificate.update or {}).get("earlier")
         if source == kept.digest() and of_run == there.digest():
             return there
     with Progress(output, interruption) as progress:
-        found = updated(kept, dataset, model, job.scheduler, progress)
+        found = updated(kept, dataset, model, request.scheduler, progress)
     note_update(output, found)
     return found
 
 
-@command("summarize", configurable=True, short_help="Compute control variates in a full pass.")
-@store_argument("store")
-@model_options
-@setting(
-    "--output",
-    "-o",
-    type=LocalPath(),
-    help="Path of the result; default: NAME.cv.zarr beside STORE.",
-)
-@setting("--passes", type=WholeNumber(1, 1000), help="Full passes; default: until certified.")
-@setting(
-    "--order",
-    type=click.Choice(["0", "1", "2"]),
-    default="2",
-    show_default=True,
-    help="Order of the control variates.",
-)
-@temperature_option
-@setting("--option", type=KeyValue(), multiple=True, help="Any other option of the model.")
-@setting(
-    "--update",
-    type=LocalPath(),
-    help="Control variates from before rows were appended; default: those at --output.",
-)
-@overwrite_option
-@scheduler_option
-@click.pass_context
-def summarize(
-    ctx: click.Context,
-    store: str,
-    model: str,
-    allow_code: bool,
-    prior: tuple[tuple[str, str], ...],
-    prior_scale: float | None,
-    output: str | None,
-    passes: int | None,
-    order: str,
-    temperature: float | str,
-    option: tuple[tuple[str, Any], ...],
-    update: str | None,
-    overwrite: bool,
-    scheduler: str | None,
-) -> None:
+@command("summarize", SummarizeSettings, configurable=True)
+def summarize(ctx: click.Context, settings: SummarizeSettings) -> None:
     """Find the posterior mode on STORE and the expansion around it, in one or a few passes.
 
     Control variates from before rows were appended are updated by a pass over the new rows alone,
@@ -199,6 +144,7 @@ def summarize(
     """
     from streammc.cli.build import NODES, announced_priors, make_model
     from streammc.cli.inspect import control_variates_document, describe_control_variates
+    from streammc.cli.receipt import Receipt, make_output, require_apart
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
     from streammc.likelihood.data_views import by_group, tempered
@@ -207,13 +153,17 @@ def summarize(
 
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
-    where = parse_scheduler(scheduler)
-    target = _beside(store) if output is None else output
+    where = parse_scheduler(settings.scheduler)
+    target = _beside(settings.store) if settings.output is None else settings.output
     refuse_file_name(target, "the control variates to make")
-    require_apart(target, [store])
-    built = make_model(model, prior_scale, dict(option), prior, allow_code)
-    dataset, built = by_group(open_store(store), built, dict(option).get(NODES))
-    heat = Schedule.parse(temperature).final
+    require_apart(target, [settings.store])
+    options, order, passes = dict(settings.option), int(settings.order), settings.passes
+    update, overwrite = settings.update, settings.overwrite
+    built = make_model(
+        settings.model, settings.prior_scale, options, settings.prior, settings.allow_code
+    )
+    dataset, built = by_group(open_store(settings.store), built, options.get(NODES))
+    heat = Schedule.parse(settings.temperature).final
     unscaled, built = built, announced_priors(printer, built, dataset)
     asked = {
         "command": "summarize",
@@ -221,7 +171,7 @@ def summarize(
         "store_fingerprint": dataset.fingerprint,
         "model": built.describe(),
         "passes": passes,
-        "order": int(order),
+        "order": order,
         **({"temperature": heat} if heat != 1.0 else {}),
     }
     sampled = tempered(dataset, heat)
@@ -229,7 +179,7 @@ def summarize(
         raise click.UsageError("expected --update or --passes, found both: leave out one of them")
     before = in_place = None
     if update is not None or (passes is None and not overwrite):
-        before, in_place = _before(update, target, sampled, unscaled, int(order))
+        before, in_place = _before(update, target, sampled, unscaled, order)
 
     def describe() -> dict[str, Any]:
         ControlVariates.open(target, sampled, built)
@@ -244,7 +194,7 @@ def summarize(
                 cv = compute(
                     sampled,
                     built,
-                    order=int(order),
+                    order=order,
                     passes=passes,
                     scheduler=where,
                     progress=progress.of("pass"),

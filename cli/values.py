@@ -226,9 +226,9 @@ class Names(ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
         """Return the names."""
-        if isinstance(value, tuple):
-            return value
-        rows = list(csv.reader([str(value)], skipinitialspace=True))
+        rows = [value]
+        if not isinstance(value, tuple):
+            rows = list(csv.reader([str(value)], skipinitialspace=True))
         names = tuple(name.strip() for name in rows[0]) if rows else ()
         if not names or "" in names:
             self.fail(f"expected names separated by commas, found {value!r}", param, ctx)
@@ -243,7 +243,7 @@ class Spellings(Names):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
         """Return the spellings."""
-        return super().convert(value, param, ctx) if value and value != '""' else ()
+        return () if value in ("", '""', (), ("",)) else super().convert(value, param, ctx)
 
 
 class KeyValue(ParamType):
@@ -336,3 +336,22 @@ def _literal(text: str) -> Any:
         except ValueError:
             return text
     return text
+
+
+KINDS: Final[dict[str, ParamType]] = {
+    "limits": Limits(),
+    "model": ModelName(),
+    "names": Names(),
+    "number": Number(),
+    "option": KeyValue(),
+    "path": LocalPath(),
+    "prior": NamedPrior(),
+    "rows": RowsPath(),
+    "run": RunPath(),
+    "spellings": Spellings(),
+    "stop": StoppingRule(),
+    "store": StorePath(),
+    "temperature": Temperature(),
+    "text": click.STRING,
+}
+"""Types of values by the ``kind`` of a setting."""

@@ -44,8 +44,9 @@ def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
     Parameters
     ----------
     *sources
-        Functions, or docstrings, that describe parameters missing in the docstring of the
-        function itself. A docstring may also have the ``Raises`` of functions without one.
+        Functions, classes with their bases, or docstrings, that describe parameters missing in
+        the docstring of the function itself. A docstring may also have the ``Raises`` of functions
+        without one.
 
     Returns
     -------
@@ -58,15 +59,21 @@ def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
         if overloads:
             target.__signature__ = inspect.signature(overloads[0])  # type: ignore[attr-defined]
         _WRITTEN.setdefault(target, target.__doc__)
-        docs = [
-            each if isinstance(each, str) else _WRITTEN.get(each, each.__doc__)
-            for each in (target, *sources)
-        ]
+        docs = [text for each in (target, *sources) for text in docs_of(each)]
         shared = (sections(each).get(RAISES, "") for each in sources if isinstance(each, str))
         target.__doc__ = completed(inspect.signature(target), docs, next(shared, ""))
         return target
 
     return complete
+
+
+def docs_of(source: Callable[..., Any] | str) -> list[str | None]:
+    """Return docstrings as written: of a function, or of a class and its bases."""
+    if isinstance(source, str):
+        return [source]
+    if isinstance(source, type):
+        return [vars(base).get("__doc__") for base in source.__mro__[:-1]]
+    return [_WRITTEN.get(source, source.__doc__)]
 
 
 def completed(

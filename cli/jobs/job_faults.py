@@ -17,12 +17,15 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from streammc.cli.command_settings import SamplerOptions
 from streammc.cli.jobs.growing import growth_faults
 from streammc.cli.jobs.job_file import JobFile, Outputs, input_faults
 from streammc.cli.jobs.job_stages import sample_stage, stage_faults, stop_text
 from streammc.cli.jobs.problems import Problem
 from streammc.cli.output import Output
 from streammc.errors import ConfigError, MissingError, StreammcError
+from streammc.settings import values_of
+from streammc.stores.ingest.table_options import TableOptions
 from streammc.trace.addresses import is_address
 from streammc.unfinished import refuse_reserved_name
 
@@ -162,9 +165,10 @@ def _same_places(job: JobFile) -> list[Problem]:
     return faults
 
 
-_COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
+_COLUMNS: Final = tuple(
+    each.name for each in fields(TableOptions) if each.metadata.get("metavar") == "COLUMN"
+)
 """Keys of [ingest] that are the name of a column."""
-_FLAGS: Final = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
 
 
 class Built(NamedTuple):
@@ -196,33 +200,33 @@ def built(
         return None, []
     # Outputs do not matter here, and may have faults of their own.
     anywhere = replace(job, outputs=_without_paths(job.outputs))
-    stage = sample_stage(anywhere, "store", ["--allow-code"] if allow_code else [])
-    faults, given = stage_faults(ctx, output, stage)
-    if not given:
+    stage = sample_stage(anywhere, "store", {"allow_code": allow_code})
+    faults, settings = stage_faults(ctx, output, stage)
+    if settings is None:
         return None, faults
-    name, model = given["model"], None
+    name, model = settings.model, None
     of_model: dict[str, Any] = {}
     if ":" in name:
         find_model(name, allow_code)
     try:
-        of_model, of_sampler = split_options(name, given["option"], allow_code)
+        of_model, of_sampler = split_options(name, settings.option, allow_code)
         for key in job.model.options or ():
             if (name_of := key.replace("-", "_")) in of_sampler:
                 del of_sampler[name_of]
                 text = f"the model {name!r} has no option {key!r}: see `streammc models`"
                 faults.append(Problem(f"model.options.{key}", text))
-        model = make_model(name, given["prior_scale"], of_model, given["prior"], allow_code)
+        model = make_model(name, settings.prior_scale, of_model, settings.prior, allow_code)
     except StreammcError as error:
         faults.append(Problem.of_error("model", error))
         of_sampler = {}
     try:
-        flags = {flag: given[flag] for flag in _FLAGS}
-        sampler, options = make_sampler(given["sampler"], flags, of_sampler)
+        flags = values_of(settings, SamplerOptions)
+        sampler, options = make_sampler(settings.sampler, flags, of_sampler)
     except StreammcError as error:
         return None, [*faults, Problem.of_error("sampler", error)]
     for key, check in (
-        ("sampler.temperature", lambda: asked_schedule(given["temperature"], sampler)),
-        ("stop", lambda: refuse_stop(sampler, given["stop"], given["draws"])),
+        ("sampler.temperature", lambda: asked_schedule(settings.temperature, sampler)),
+        ("stop", lambda: refuse_stop(sampler, settings.stop, settings.draws)),
     ):
         try:
             check()

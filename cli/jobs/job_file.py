@@ -1,7 +1,6 @@
 """The keys of ``job.toml``: dataclasses that parse it, and of which its JSON Schema is made.
 
-A key that a command has as an option names it: the stage of the job passes the value on, and the
-schema takes its description from there.
+A key that is a setting of a command is stated there: the stage of the job passes the value on.
 """
 
 from __future__ import annotations
@@ -11,224 +10,190 @@ import operator
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import (
+    MISSING,
+    Field,
+    dataclass,
+    field,
+    fields,
+    is_dataclass,
+    make_dataclass,
+    replace,
+)
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import partial
 from pathlib import PurePath
 from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    Literal,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from streammc.cli.command_settings import (
+    IngestSettings,
+    PredictSettings,
+    SampleSettings,
+    ScoreSettings,
+)
 from streammc.cli.configuration import parse_toml
 from streammc.cli.jobs.problems import Problem
+from streammc.cli.options import plain_type
 from streammc.errors import MissingError, StreammcError
+from streammc.settings import setting, stated_fields
 
 if TYPE_CHECKING:
     from streammc.stores.sources.input_files import InputFile
 
 
-SAME: Final = "same"
-"""The option of a key is the one with its name."""
-
-
 def key(
-    text: str = "", *, option: str | None = SAME, path: bool = False, **bounds: float | int
+    text: str,
+    default: Any = None,
+    *,
+    parameter: str | None = None,
+    path: bool = False,
+    **bounds: float,
 ) -> Any:
-    """Return the field of a key that can be left out.
+    """Return the field of a key that no option of a command describes.
 
     Parameters
     ----------
     text
-        Description; without one it is that of the option.
-    option
-        Option of the command of the section; ``None``: it has none.
+        Description.
+    default
+        Default; ``MISSING`` for a key that must be there.
+    parameter
+        Setting of the command that takes its value; ``None``: none.
     path
         Whether the value is a path, relative to the folder of the file.
-    bounds
+    **bounds
         ``minimum``, ``exclusiveMinimum`` and the like, as in JSON Schema.
     """
-    return field(default=None, metadata=_metadata(text, option, path, bounds))
+    metadata = {"help": text, "parameter": parameter, "path": path, **bounds}
+    return field(default=default, metadata=metadata)
 
 
-def required(text: str = "", *, option: str | None = SAME, path: bool = False) -> Any:
-    """Return the field of a key that must be there."""
-    return field(metadata=_metadata(text, option, path, {}))
+def table(name: str, text: str, settings: type, **own: tuple[Any, Any]) -> type:
+    """Return the dataclass of a table whose keys are settings of a command.
+
+    Parameters
+    ----------
+    name
+        Name of the table.
+    text
+        Description.
+    settings
+        Class of the settings; those with this table as ``key`` are keys.
+    **own
+        Types and fields of other keys; one with the name of a setting takes its place.
+    """
+    hints, keys = get_type_hints(settings), {}
+    for each in stated_fields(settings):
+        place, _, written = each.metadata.get("key", "").partition(".")
+        if place == name:
+            default = MISSING if each.default is MISSING else None
+            stated = field(default=default, metadata={**each.metadata, "parameter": each.name})
+            keys[written or each.name] = (_toml_type(each, plain_type(hints[each.name])), stated)
+    named = [(written, *stated) for written, stated in {**keys, **own}.items()]
+    space = {"__doc__": text}
+    return make_dataclass(name.title(), named, frozen=True, kw_only=True, namespace=space)
 
 
-def _metadata(text: str, option: str | None, path: bool, bounds: Mapping[str, Any]) -> Any:
-    return {"text": text, "option": option, "path": path, "bounds": dict(bounds)}
+def _toml_type(each: Field[Any], hint: Any) -> Any:
+    """Return the type that a setting has in a job file."""
+    kind, choices = each.metadata.get("kind"), each.metadata.get("choices")
+    if choices:
+        return Literal[choices]
+    return tuple[str, ...] if kind in ("names", "spellings") else hint
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """The rows: tables to ingest, or a store that exists."""
 
-    command: ClassVar[str] = "ingest"
     files: tuple[str, ...] | None = key(
         "CSV, Parquet or Arrow files, folders of them, patterns such as 'flights-*.parquet', or "
         "addresses of these (s3://bucket/flights); folders name=value are columns.",
-        option=None,
         path=True,
     )
-    store: str | None = key(
-        "A store that exists, or its address, in place of files.", option=None, path=True
-    )
+    store: str | None = key("A store that exists, or its address, in place of files.", path=True)
     append: tuple[str, ...] | None = key(
         "Files of new rows, or patterns that may find none yet: those that the store does not have "
         "are appended as its next generation. Outputs then have {generation} in their paths.",
-        option=None,
         path=True,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ingest:
-    """How the tables become a store."""
-
-    command: ClassVar[str] = "ingest"
-    formula: str | None = key()
-    response: str | None = key()
-    features: tuple[str, ...] | None = key()
-    offset: str | None = key()
-    weight: str | None = key()
-    trials: str | None = key()
-    group: str | None = key()
-    group_as: tuple[str, ...] | None = key()
-    row_id: str | None = key()
-    shuffle: bool | None = key()
-    seed: int | None = key(minimum=0)
-    dtype: Literal["float32", "float64"] | None = key()
-    standardize: bool | None = key()
-    intercept: bool | None = key()
-    drop_missing: bool | None = key()
-    missing: tuple[str, ...] | None = key()
-    codes_above: int | None = key(minimum=0)
-    chunk_rows: int | None = key(minimum=1)
-    layout: Literal["local", "cloud"] | None = key()
-    compression: Literal["zstd"] | None = key()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """The likelihood."""
-
-    command: ClassVar[str] = "sample"
-    name: str = required(option="model")
-    prior_scale: float | None = key(exclusiveMinimum=0)
-    options: Mapping[str, Any] | None = key("Options of the model.", option="option")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampler:
-    """How the posterior is sampled."""
-
-    command: ClassVar[str] = "sample"
-    name: str | None = key(option="sampler")
-    draws: int | None = key(minimum=1)
-    warmup: int | None = key(minimum=1)
-    chains: int | None = key(minimum=1)
-    seed: int = field(
-        default=0, metadata=_metadata("Seed of all draws.", SAME, False, {"minimum": 0})
-    )
-    temperature: float | str | None = key()
-    subsample_size: int | None = key(minimum=1)
-    n_blocks: int | None = key(minimum=1)
-    unit_rows: int | None = key(minimum=1)
-    step_size: float | None = key(exclusiveMinimum=0)
-    trajectory_length: float | None = key(exclusiveMinimum=0)
-    audit: bool | None = key()
-    options: Mapping[str, Any] | None = key("Any other option of the sampler.", option="option")
+Ingest: Final = table("ingest", "How the tables become a store.", IngestSettings)
+Model: Final = table(
+    "model",
+    "The likelihood.",
+    SampleSettings,
+    options=(Mapping[str, Any], key("Options of the model.", parameter="option")),
+)
+Sampler: Final = table(
+    "sampler",
+    "How the posterior is sampled.",
+    SampleSettings,
+    seed=(int, key("Seed of all draws.", 0, parameter="seed", minimum=0)),
+    options=(Mapping[str, Any], key("Any other option of the sampler.", parameter="option")),
+)
+Score: Final = table(
+    "score", "Scores of the model on the rows it was fitted to, each left out.", ScoreSettings
+)
+Predict: Final = table(
+    "predict",
+    "The rows that are predicted: by default those of the job's own store.",
+    PredictSettings,
+    files=(
+        tuple[str, ...],
+        key("Tables with the same columns, ingested like the job's own.", path=True),
+    ),
+    store=(str, key("A store that exists, in place of files.", path=True)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
     """Until when draws are made."""
 
-    command: ClassVar[str] = "sample"
-    ess: float | None = key(
-        "Least effective sample size of every parameter.", option=None, exclusiveMinimum=0
-    )
-    rhat: float | None = key("Largest R-hat of every parameter.", option=None, exclusiveMinimum=1)
+    ess: float | None = key("Least effective sample size of every parameter.", exclusiveMinimum=0)
+    rhat: float | None = key("Largest R-hat of every parameter.", exclusiveMinimum=1)
     time: str | float | None = key(
-        "Longest time of warm-up and draws: seconds, or a text such as '2h'.", option=None
+        "Longest time of warm-up and draws: seconds, or a text such as '2h'."
     )
-    draws: int | None = key("Most draws per chain.", option=None, minimum=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """Scores of the model on the rows it was fitted to, each left out."""
-
-    command: ClassVar[str] = "score"
-    draws: int | None = key(option="score-draws", minimum=100)
-    rows: int | None = key(option="score-rows", minimum=100)
-    seed: int | None = key(option="score-seed", minimum=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predict:
-    """The rows that are predicted: by default those of the job's own store."""
-
-    command: ClassVar[str] = "predict"
-    files: tuple[str, ...] | None = key(
-        "Tables with the same columns, ingested like the job's own.", option=None, path=True
-    )
-    store: str | None = key("A store that exists, in place of files.", option=None, path=True)
-    draws: int | None = key(option="predict-draws", minimum=2)
-    interval: float | None = key(exclusiveMinimum=0, exclusiveMaximum=1)
-    by: str | None = key()
-    bins: int | None = key(minimum=1)
-    new_groups: Literal["integrate", "refuse"] | None = key()
+    draws: int | None = key("Most draws per chain.", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """Where results go; paths are relative to the folder of the file."""
 
-    command: ClassVar[str] = "sample"
-    run: str = required(
-        "The run: draws, checkpoints and summary; a path or an address.", option="output", path=True
+    run: str = key(
+        "The run: draws, checkpoints and summary; a path or an address.", MISSING, path=True
     )
-    store: str | None = key("The store made of source.files.", option=None, path=True)
+    store: str | None = key("The store made of source.files.", path=True)
     control_variates: str | None = key(
-        "Control variates, kept apart for other runs; by default in the run.",
-        option="control-variates",
-        path=True,
+        "Control variates, kept apart for other runs; by default in the run.", path=True
     )
-    scores: str | None = key("Scores, JSON; none without this key.", option=None, path=True)
-    rows: str | None = key("The store made of predict.files.", option=None, path=True)
-    predictions: str | None = key("Predictions; none without this key.", option=None, path=True)
-    report: str | None = key("A page about the run, HTML; none without.", option=None, path=True)
-    summary: str = field(
-        default="summary.json",
-        metadata=_metadata("JSON file with the end of the job.", None, True, {}),
-    )
+    scores: str | None = key("Scores, JSON; none without this key.", path=True)
+    rows: str | None = key("The store made of predict.files.", path=True)
+    predictions: str | None = key("Predictions; none without this key.", path=True)
+    report: str | None = key("A page about the run, HTML; none without.", path=True)
+    summary: str = key("JSON file with the end of the job.", "summary.json", path=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobFile:
     """A job of streammc: from tables to a posterior and predictions."""
 
-    source: Source
-    ingest: Ingest | None = None
-    model: Model
+    source: Source = setting(table=Source)
+    ingest: Any = setting(None, table=Ingest)
+    model: Any = setting(table=Model)
     priors: Mapping[str, str] | None = key(
-        "Priors by parameter name or pattern, '*' for all other coefficients.", option=None
+        "Priors by parameter name or pattern, '*' for all other coefficients."
     )
-    sampler: Sampler | None = None
-    stop: Stop | None = None
-    score: Score | None = None
-    predict: Predict | None = None
-    outputs: Outputs
+    sampler: Any = setting(None, table=Sampler)
+    stop: Stop | None = setting(None, table=Stop)
+    score: Any = setting(None, table=Score)
+    predict: Any = setting(None, table=Predict)
+    outputs: Outputs = setting(table=Outputs)
 
 
 def in_folder(folder: str, path: str) -> str:
@@ -381,30 +346,22 @@ def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[P
         if name not in document and each.default is MISSING:
             place = f"{where}.{name}" if where else name
             text = "expected this key, found nothing: add it"
-            if is_dataclass(plain_type(hints[name])):
+            if "table" in each.metadata:
                 text = f"expected a table [{name}], found nothing: add it"
             problems.append(Problem(place, text))
     return kind(**values)
 
 
-def plain_type(hint: Any) -> Any:
-    """Return a type without its ``| None``."""
-    if get_origin(hint) in (Union, types.UnionType):
-        rest = [each for each in get_args(hint) if each is not types.NoneType]
-        return rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007
-    return hint
-
-
 def _value(hint: Any, each: Field[Any], value: Any, place: str, problems: list[Problem]) -> Any:
     """Return a TOML value as its field has it; a fault is added to ``problems``."""
     kind = plain_type(hint)
-    if is_dataclass(kind):
+    if "table" in each.metadata:
         if isinstance(value, dict):
-            return parsed(kind, value, place, problems)  # type: ignore[arg-type]
+            return parsed(each.metadata["table"], value, place, problems)
         text = f"expected a table [{place}], found {_shown(value)}: write one"
         problems.append(Problem(place, text))
         return None
-    fault = _fault(kind, value) or _out_of_bounds(each.metadata["bounds"], value)
+    fault = _fault(kind, value) or _out_of_bounds(each.metadata, value)
     if fault:
         problems.append(Problem(place, fault))
         return None
@@ -445,19 +402,21 @@ def _is_a(kind: Any, value: Any) -> bool:
     return isinstance(value, (int, float) if base is float else base)
 
 
-def _out_of_bounds(bounds: Mapping[str, float], value: Any) -> str:
-    """Return which bound of JSON Schema a number breaks; empty if none."""
+_BOUNDS: Final = {
+    "minimum": ("of at least", operator.ge),
+    "exclusiveMinimum": ("above", operator.gt),
+    "exclusiveMaximum": ("below", operator.lt),
+}
+"""Bounds of JSON Schema that a key can have, in words."""
+
+
+def _out_of_bounds(facts: Mapping[str, Any], value: Any) -> str:
+    """Return which bound a number breaks; empty if none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
-    kept = {
-        "minimum": ("of at least", operator.ge),
-        "exclusiveMinimum": ("above", operator.gt),
-        "exclusiveMaximum": ("below", operator.lt),
-    }
-    for name, limit in bounds.items():
-        words, holds = kept[name]
-        if not holds(value, limit):
-            return f"expected a number {words} {limit}, found {value}: give another one"
+    for name, (words, holds) in _BOUNDS.items():
+        if name in facts and not holds(value, facts[name]):
+            return f"expected a number {words} {facts[name]}, found {value}: give another one"
     return ""
 
 
@@ -511,18 +470,18 @@ def _table(kind: type) -> dict[str, Any]:
     return {
         "type": "object",
         "description": (kind.__doc__ or "").strip(),
-        "properties": {each.name: _key(kind, each, hints[each.name]) for each in known},
+        "properties": {each.name: _key(each, hints[each.name]) for each in known},
         **({"required": wanted} if wanted else {}),
         "additionalProperties": False,
     }
 
 
-def _key(kind: type, each: Field[Any], hint: Any) -> dict[str, Any]:
+def _key(each: Field[Any], hint: Any) -> dict[str, Any]:
     """Return the schema of one key."""
-    plain = plain_type(hint)
-    if is_dataclass(plain):
-        return _table(plain)  # type: ignore[arg-type]
-    found = {"description": described(kind, each), **_of_type(plain), **each.metadata["bounds"]}
+    if "table" in each.metadata:
+        return _table(each.metadata["table"])
+    bounds = {name: each.metadata[name] for name in _BOUNDS if name in each.metadata}
+    found = {"description": each.metadata["help"], **_of_type(plain_type(hint)), **bounds}
     if each.default not in (MISSING, None):
         found["default"] = each.default
     return found
@@ -541,32 +500,3 @@ def _of_type(kind: Any) -> dict[str, Any]:
         inner = {} if each is Any else {"additionalProperties": {"type": _TYPES[each]}}
         return {"type": "object", **inner}
     return {"type": _TYPES[kind]}
-
-
-def described(kind: type, each: Field[Any]) -> str:
-    """Return the description of a key: its own, or that of its option."""
-    own: str = each.metadata["text"]
-    return own or _help(kind.command)[option_of(each) or ""]  # type: ignore[attr-defined]
-
-
-def option_of(each: Field[Any]) -> str | None:
-    """Return the option of a key, without dashes in front; ``None`` if it has none."""
-    option: str | None = each.metadata["option"]
-    return each.name.replace("_", "-") if option == SAME else option
-
-
-@cache
-def _help(command: str) -> dict[str, str]:
-    """Return the help of every option of a command, by its long name."""
-    import click
-
-    from streammc.cli.app import application
-
-    found = application.get_command(click.Context(application), command)
-    assert found is not None
-    return {
-        name.removeprefix("--"): str(parameter.help)
-        for parameter in found.params
-        if isinstance(parameter, click.Option)
-        for name in parameter.opts
-    }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import click
 
+from streammc.cli.command_settings import IngestSettings, SampleSettings
 from streammc.cli.jobs.growing import earlier_generation, earlier_text
 from streammc.cli.jobs.job_faults import Built, row_faults
 from streammc.cli.jobs.job_file import JobFile
@@ -19,14 +20,15 @@ from streammc.cli.jobs.job_stages import (
     TO_DO,
     Stage,
     call_stage,
-    ingest_options,
     output_state,
-    stage_context,
+    stage_settings,
     with_more_draws,
 )
 from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.output import Output, fields, table
 from streammc.errors import StreammcError
+from streammc.settings import values_of
+from streammc.stores.ingest.table_options import TableOptions
 
 ROWS: Final = 5000
 FIRST_DRAW: Final = "the first draw"
@@ -86,11 +88,8 @@ class FirstRows:
             )
         return found
 
-    def run_facts(self, model: Any, nodes: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return passes, memory, disk and time before the first draw of a run on all rows.
-
-        ``sizes`` has ``chains``, ``warmup``, ``draws`` and ``stop``.
-        """
+    def run_facts(self, model: Any, nodes: Any, settings: SampleSettings) -> dict[str, Any]:
+        """Return passes, memory, disk and time before the first draw of a run on all rows."""
         if self.dataset is None:
             return {}
         from streammc.cli.execute import run_bytes
@@ -105,9 +104,9 @@ class FirstRows:
             predictors=(model.n_linear, model.n_scalar),
             threads=available_threads(),
         )
-        stop = sizes["stop"]
-        draws = sizes["draws"] if stop is None else max(sizes["draws"], stop.draws)
-        iterations = sizes["chains"] * (draws + sizes["warmup"])
+        stop: Any = settings.stop
+        draws = settings.draws if stop is None else max(settings.draws, stop.draws)
+        iterations = settings.chains * (draws + settings.warmup)
         return {
             "rows": self.n_rows,
             "passes": cost.passes,
@@ -118,10 +117,8 @@ class FirstRows:
         }
 
 
-def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows:
+def first_rows(path: str, job: JobFile, settings: IngestSettings) -> FirstRows:
     """Return the first rows of the tables of the job in a file, as a data set in memory.
-
-    ``options`` are those of ``ingest``.
 
     Raises
     ------
@@ -132,7 +129,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     from streammc.stores.sources.tables import open_table
 
     files = list(job.source.files or ())
-    source = open_table(files, options["missing"])
+    source = open_table(files, settings.missing)
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
     batches = source.batches(list(source.names), ROWS, text=frozenset(words))
     batch = next(batches, None)
@@ -145,8 +142,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     n_rows = seen if whole else source.n_rows
     if n_rows is None:
         n_rows = _estimated(source.paths, seen, 0 if head is None else head.nbytes)
-    names = ("like", "layout", "compression", "missing")
-    used = {name: value for name, value in options.items() if name not in names}
+    used = {**values_of(settings, TableOptions), "missing": None}
     fault = None
     dataset = None
     try:
@@ -157,7 +153,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
         if seen == n_rows:
             raise RefusedJob(path, [Problem.of_error("ingest", error)]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
-    size = None if options.get("compression") else source.n_bytes
+    size = None if settings.compression else source.n_bytes
     return FirstRows(dataset, n_rows, seen, exact, fault, size)
 
 
@@ -225,7 +221,7 @@ def planned(
         state, facts = output_state(ctx, output, stage), {}
         state = with_more_draws(stage, state) if more_draws else state
         if stage.name == "ingest" and state == TO_DO:
-            rows = first_rows(path, job, ingest_options(ctx, output, stage))
+            rows = first_rows(path, job, stage_settings(ctx, output, stage))
             facts = rows.ingest_facts()
         elif stage.name == "sample":
             notes = _against_rows(path, job, stage, rows, made)
@@ -280,7 +276,7 @@ def _against_rows(
     from streammc.stores.store import open_store
 
     if rows is None:
-        problems = row_faults(open_store(stage.words[-1]), made, job)
+        problems = row_faults(open_store(stage.values["store"]), made, job)
     elif rows.dataset is None:
         return []
     else:
@@ -295,28 +291,26 @@ def _sample(
 ) -> tuple[str, dict[str, Any]]:
     """Return the state of the run, and what the rest of it takes."""
     model, nodes = made.model, made.nodes
-    with stage_context(ctx, output, stage) as inner:
-        given = dict(inner.params)
+    settings = stage_settings(ctx, output, stage)
     if rows is not None:
-        sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
         state = COMPARED if os.path.lexists(stage.output) else TO_DO
-        return state, rows.run_facts(model, nodes, sizes)
+        return state, rows.run_facts(model, nodes, settings)
     from streammc.control_variates.forecast import forecast
     from streammc.likelihood.data_views import by_group
     from streammc.stores.store import open_store
 
-    dataset, model = by_group(open_store(given["store"]), model, nodes)
+    dataset, model = by_group(open_store(settings.store), model, nodes)
     cost = forecast(dataset, model)
     facts = {"rows": dataset.n_rows, "passes": cost.passes, "memory_bytes": cost.memory_bytes}
-    variates = given["control_variates"]
+    variates = settings.control_variates
     if variates is not None and not os.path.lexists(variates):
         state = COMPARED if os.path.lexists(stage.output) else TO_DO
         return state, {**facts, "seconds": cost.seconds, "until": FIRST_DRAW}
-    found = call_stage(ctx, replace(output, quiet=True), stage, "--dry-run").document
+    found = call_stage(ctx, replace(output, quiet=True), stage, dry_run=True).document
     if found["state"] == "finished":
         return f"finished, {found['committed_draws']} draws per chain", {}
     minutes = found.get("minutes")
-    last = "the last draw" if given["stop"] is None else "the first check of the stopping rule"
+    last = "the last draw" if settings.stop is None else "the first check of the stopping rule"
     state = TO_DO
     if found["state"] == "partial":
         state = f"{_PARTIAL}, {found['committed_draws']} draws per chain, to be resumed"

@@ -25,14 +25,17 @@ from streammc.cli.jobs.job_stages import (
     Stage,
     StageResult,
     call_stage,
-    ingest_options,
     refuse_others,
     stage_faults,
+    stage_settings,
     stages_of,
 )
 from streammc.cli.jobs.problems import Problem, RefusedJob
+from streammc.cli.options import CodeOption
 from streammc.cli.output import Output, number, table
 from streammc.errors import ConfigError, StreammcError
+from streammc.samplers.common.sampler import ExecutionOptions
+from streammc.settings import values_of
 
 _OF_RUN: Final = (
     *("parameters", "parameters_original", "references"),
@@ -46,15 +49,14 @@ def settled(
     ctx: click.Context,
     output: Output,
     path: str,
-    allow_code: bool,
-    scheduler: str | None,
-    chains_on: str = "here",
+    settings: Any,
     *,
     every: bool = False,
 ) -> tuple[JobFile, list[Stage], Built]:
     """Return the job in a file, its stages, and its model and sampler.
 
-    Without ``every`` the faults of the file alone are raised before anything heavy is loaded.
+    Stages take the ``settings`` of the command that they have, too. Without ``every`` the faults of
+    the file alone are raised before anything heavy is loaded.
 
     Raises
     ------
@@ -69,12 +71,12 @@ def settled(
     problems = known_faults(problems, job_faults(job))
     stages: list[Stage] = []
     if can_be_staged(job, problems):
-        stages = stages_of(job, allow_code=allow_code, scheduler=scheduler, chains_on=chains_on)
+        stages = list(stages_of(job, _of_stages(settings)))
         for stage in stages:
             problems = known_faults(problems, stage_faults(ctx, output, stage)[0])
     if problems and not every:
         raise RefusedJob(path, problems)
-    made, more = built(ctx, output, job, allow_code)
+    made, more = built(ctx, output, job, settings.allow_code)
     problems = known_faults(problems, more)
     if every or job.outputs.store is None or not os.path.lexists(job.outputs.store):
         problems = known_faults(problems, column_faults(job))
@@ -84,6 +86,11 @@ def settled(
         raise RefusedJob(path, problems)
     assert made is not None
     return job, stages, made
+
+
+def _of_stages(settings: Any) -> dict[str, Any]:
+    """Return the settings of the command that stages have, too."""
+    return values_of(settings, ExecutionOptions) | values_of(settings, CodeOption)
 
 
 def _faults_of_rows(
@@ -99,7 +106,7 @@ def _faults_of_rows(
         if stage.name != "ingest" or os.path.lexists(stage.output):
             continue
         try:
-            rows = first_rows(path, job, ingest_options(ctx, output, stage))
+            rows = first_rows(path, job, stage_settings(ctx, output, stage))
         except RefusedJob as error:
             return error.problems
         except StreammcError:
@@ -166,7 +173,7 @@ def _refuse_settings(path: str, job: JobFile, stage: Stage, made: Built) -> None
 
     if RunDirectory.exists(stage.output):
         return
-    problems = row_faults(open_store(stage.words[-1]), made, job)
+    problems = row_faults(open_store(stage.values["store"]), made, job)
     if problems:
         raise RefusedJob(path, problems)
 
@@ -193,16 +200,13 @@ def _keep(record: JobRecord, stage: Stage, result: StageResult) -> None:
 
 
 def carry_out(
-    ctx: click.Context, output: Output, path: str, record: JobRecord, **options: Any
+    ctx: click.Context, output: Output, path: str, record: JobRecord, settings: Any
 ) -> int:
-    """Carry out the job in a file and print its summary; return the exit code.
-
-    ``options`` are those of :func:`settled`.
-    """
-    job, stages, made = settled(ctx, output, path, **options)
+    """Carry out the job in a file and print its summary; return the exit code."""
+    job, stages, made = settled(ctx, output, path, settings)
     with job_lock(path):
         if job.source.append is not None:  # another process may have appended in the meantime
-            job, stages, made = settled(ctx, output, path, **options)
+            job, stages, made = settled(ctx, output, path, settings)
         identity = job_id(job)
         output.context["job"] = identity
         record.begin(job, identity)

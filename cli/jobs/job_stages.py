@@ -1,8 +1,7 @@
-"""The stages of a job: which commands with which words make its outputs, in their order."""
+"""The stages of a job: which commands with which settings make its outputs, in their order."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,11 +10,10 @@ from typing import Any, Final
 
 import click
 
-from streammc.cli.configuration import option_text, quoted
 from streammc.cli.jobs.growing import generation_end, growth_of, of_generation, with_local_run
-from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop, files_of, option_of
+from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop, files_of
 from streammc.cli.jobs.problems import Problem
-from streammc.cli.options import COMPARE, OLDER, PRINTING, STAGE, THERE
+from streammc.cli.options import COMPARE, OLDER, STAGE, THERE, Command, settings_from
 from streammc.cli.output import Output
 
 
@@ -27,106 +25,98 @@ class Stage:
     """What the stage makes: ``ingest``, ``append``, ``summarize``, ``sample``, ``score``,
     ``rows``, ``predict`` or ``report``."""
     command: str
-    words: list[str]
+    values: dict[str, Any]
+    """Values of its settings, as :func:`streammc.cli.options.settings_from` takes them."""
     output: str
     mark: str
     """File of the output that changes with every change of it."""
     keys: dict[str, str] = field(default_factory=dict)
-    """Name of a parameter of the command -> path of the key in the file."""
+    """Name of a setting -> path of the key in the file."""
     changed: str = "resumed"
     """What became of an output that was there, and changed."""
     earlier: bool = False
     """Whether it finishes a generation of a table that grows, before files are appended."""
 
 
-def stages_of(
-    job: JobFile,
-    *,
-    allow_code: bool = False,
-    scheduler: str | None = None,
-    chains_on: str = "here",
-) -> list[Stage]:
-    """Return the stages of a job in their order.
+Values = dict[str, Any]
+Keys = dict[str, str]
+
+
+def stages_of(job: JobFile, options: Values) -> Iterator[Stage]:
+    """Yield the stages of a job in their order.
+
+    ``options`` are values of settings that every stage with such a setting gets.
 
     Raises
     ------
     IdentityError
         If a file was changed after it was appended.
     """
-    code = ["--allow-code"] if allow_code else []
-    where = [] if scheduler is None else ["--scheduler", scheduler]
-    chains = [] if chains_on == "here" else [f"--chains-on={chains_on}"]
-    return list(_stages(job, code, where, chains))
-
-
-def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) -> Iterator[Stage]:
     outputs, store = job.outputs, job.source.store
     if store is None:
         store = str(outputs.store)
-        words, keys = _options("ingest", job.ingest)
+        values, keys = _settings("ingest", job.ingest)
+        values |= {"sources": job.source.files or (), "store": store}
         keys |= {"sources": "source.files", "store": "outputs.store"}
-        files = job.source.files or ()
-        yield _made("ingest", "ingest", [*words, "--", *files, store], store, keys)
+        yield _made("ingest", "ingest", values, store, keys)
     if job.source.append is not None:
         first = [each.path for each in files_of(job.source.files or ())]
         growth = growth_of(job, files_of(job.source.append), first)
         present = with_local_run(of_generation(job, growth.generation - 1))
         if growth.new and os.path.lexists(store) and generation_end(present) is None:
-            for each in _of_store(present, store, code, where, chains):
+            for each in _of_store(present, store, options):
                 yield replace(each, earlier=True)
         job = of_generation(job, growth.generation)
         if growth.new:
             yield _appended(job, store, growth.new)
-    yield from _of_store(with_local_run(job), store, code, where, chains)
+    yield from _of_store(with_local_run(job), store, options)
 
 
-def _of_store(
-    job: JobFile, store: str, code: list[str], where: list[str], chains: list[str]
-) -> Iterator[Stage]:
+def _of_store(job: JobFile, store: str, options: Values) -> Iterator[Stage]:
     """Yield the stages whose outputs follow from the store as it is."""
     outputs = job.outputs
-    model, of_model = _model_words(job, code)
     variates = outputs.control_variates
     if variates is not None:
-        heat = job.sampler and job.sampler.temperature
-        words = [*model, *([] if heat is None else [f"--temperature={option_text(heat)}"]), *where]
-        words += [f"--output={variates}", "--", store]
-        keys = {**of_model, "output": "outputs.control_variates"}
-        made = _made("summarize", "summarize", words, variates, keys)
+        values, keys = _model_settings(job)
+        values |= {**options, "store": store, "output": variates}
+        values["temperature"] = job.sampler and job.sampler.temperature
+        keys["output"] = "outputs.control_variates"
+        made = _made("summarize", "summarize", values, variates, keys)
         yield replace(made, changed="updated")
-    kept = [] if variates is None else [f"--control-variates={variates}"]
-    yield sample_stage(job, store, code, [*kept, *where, *chains])
+    yield sample_stage(job, store, {**options, "control_variates": variates})
     if outputs.scores is not None:
-        words, keys = _options("score", job.score)
-        words += [*code, *where, f"--output={outputs.scores}", "--", outputs.run, store]
-        yield _made("score", "score", words, outputs.scores, keys | {"output": "outputs.scores"})
+        values, keys = _settings("score", job.score)
+        values |= {**options, "run": outputs.run, "store": store, "output": outputs.scores}
+        yield _made("score", "score", values, outputs.scores, keys | {"output": "outputs.scores"})
     if outputs.predictions is not None:
-        yield from _predictions(job, store, code, where)
+        yield from _predictions(job, store, options)
     if outputs.report is not None:
-        shown = [] if outputs.predictions is None else [f"--predictions={outputs.predictions}"]
-        words = [f"--output={outputs.report}", *shown, "--", outputs.run]
-        yield _made("report", "report", words, outputs.report, {"output": "outputs.report"})
+        shown = () if outputs.predictions is None else (outputs.predictions,)
+        values = {"run": outputs.run, "output": outputs.report, "predictions": shown}
+        yield _made("report", "report", values, outputs.report, {"output": "outputs.report"})
 
 
-def sample_stage(job: JobFile, store: str, code: list[str], more: Sequence[str] = ()) -> Stage:
-    """Return the stage that samples, with ``more`` words."""
+def sample_stage(job: JobFile, store: str, options: Values) -> Stage:
+    """Return the stage that samples, with values of further settings."""
     run = job.outputs.run
-    model, of_model = _model_words(job, code)
-    sampler, of_sampler = _options("sampler", job.sampler or Sampler())
-    stop = [] if job.stop is None else [f"--stop={stop_text(job.stop)}"]
-    words = [*model, *sampler, *stop, *more, f"--output={run}", "--", store]
+    model, of_model = _model_settings(job)
+    sampler, of_sampler = _settings("sampler", job.sampler or Sampler())
+    values = {**model, **sampler, **options, "store": store, "output": run}
+    values["option"] = (*model.get("option", ()), *sampler.get("option", ()))
+    values["stop"] = None if job.stop is None else stop_text(job.stop)
     keys = {**of_model, **of_sampler, "stop": "stop"}
-    if job.model.options and not (job.sampler and job.sampler.options):
-        keys["option"] = "model.options"
-    return Stage("sample", "sample", words, run, os.path.join(run, "zarr.json"), keys)
+    return Stage("sample", "sample", values, run, os.path.join(run, "zarr.json"), keys)
 
 
-def _model_words(job: JobFile, code: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the words of model and priors, and the keys of their parameters."""
-    words, keys = _options("model", job.model)
-    words += [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
-    keys |= {"prior": "priors", "store": "source.store", "output": "outputs.run"}
-    return [*words, *code], keys
+def _model_settings(job: JobFile) -> tuple[Values, Keys]:
+    """Return the values of model and priors, and their keys."""
+    values, keys = _settings("model", job.model)
+    values["prior"] = tuple((job.priors or {}).items())
+    return values, keys | {
+        "prior": "priors",
+        "store": "source.store",
+        "output": "outputs.run",
+    }
 
 
 def _appended(job: JobFile, store: str, new: Sequence[str]) -> Stage:
@@ -136,70 +126,51 @@ def _appended(job: JobFile, store: str, new: Sequence[str]) -> Stage:
     asked = job.ingest and Ingest(
         shuffle=job.ingest.shuffle, seed=job.ingest.seed, drop_missing=job.ingest.drop_missing
     )
-    words, keys = _options("ingest", asked)
+    values, keys = _settings("ingest", asked)
+    values |= {"append": True, "sources": new, "store": store}
     keys |= {"sources": "source.append", "store": "outputs.store"}
     mark = os.path.join(store, STORE_MANIFEST)
-    words = ["--append", *words, "--", *new, store]
-    return Stage("append", "ingest", words, store, mark, keys, "appended")
+    return Stage("append", "ingest", values, store, mark, keys, "appended")
 
 
-def _predictions(job: JobFile, store: str, code: list[str], where: list[str]) -> Iterator[Stage]:
+def _predictions(job: JobFile, store: str, options: Values) -> Iterator[Stage]:
     """Yield the stages after sampling: new rows, if there are any, and their predictions."""
     outputs, asked = job.outputs, job.predict
     rows = store
     if asked is not None and asked.files is not None:
         rows = str(outputs.rows)
         keys = {"sources": "predict.files", "store": "outputs.rows"}
-        yield _made("rows", "ingest", [f"--like={store}", "--", *asked.files, rows], rows, keys)
+        like = {"like": store, "sources": asked.files, "store": rows}
+        yield _made("rows", "ingest", like, rows, keys)
     elif asked is not None and asked.store is not None:
         rows = asked.store
-    words, keys = _options("predict", asked)
+    values, keys = _settings("predict", asked)
     predictions = str(outputs.predictions)
-    words += [*code, *where, f"--output={predictions}", "--", outputs.run, rows]
+    values |= {**options, "run": outputs.run, "store": rows, "output": predictions}
     keys |= {"output": "outputs.predictions", "store": "predict.store", "run": "outputs.run"}
-    yield _made("predict", "predict", words, predictions, keys)
+    yield _made("predict", "predict", values, predictions, keys)
 
 
-def _made(name: str, command: str, words: list[str], output: str, keys: dict[str, str]) -> Stage:
+def _made(name: str, command: str, values: Values, output: str, keys: Keys) -> Stage:
     """Return a stage that makes its output as a whole."""
     from streammc.trace.kinds import STORE_MANIFEST
 
     documents = {"ingest": STORE_MANIFEST, "summarize": "zarr.json", "predict": "zarr.json"}
     folder = command in documents and not output.lower().endswith((".csv", ".parquet"))
     mark = os.path.join(output, documents[command]) if folder else output
-    return Stage(name, command, words, output, mark, keys, "renewed")
+    return Stage(name, command, values, output, mark, keys, "renewed")
 
 
-def _options(table: str, section: Any) -> tuple[list[str], dict[str, str]]:
-    """Return the words of the keys of a table that are options, and their paths by parameter."""
-    words: list[str] = []
-    keys: dict[str, str] = {}
-    if section is None:
-        return words, keys
-    for each in fields(section):
-        option, value = option_of(each), getattr(section, each.name)
-        if option is None or value is None:
-            continue
-        keys[option.replace("-", "_")] = f"{table}.{each.name}"
-        words += _texts(option, value)
-    return words, keys
-
-
-def _texts(option: str, value: Any) -> list[str]:
-    """Return the words of an option with a value of TOML."""
-    if option == "drop-missing":  # a flag without its opposite
-        return ["--drop-missing"] if value else []
-    if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
-    if isinstance(value, tuple):
-        return [f"--{option}={','.join(map(quoted, value))}"]
-    if isinstance(value, Mapping):
-        return [f"--{option}={key}={_option_value(each)}" for key, each in value.items()]
-    return [f"--{option}={option_text(value)}"]
-
-
-def _option_value(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, list) else option_text(value)
+def _settings(table: str, section: Any) -> tuple[Values, Keys]:
+    """Return the values of the keys of a table that are settings, and their paths."""
+    values: Values = {}
+    keys: Keys = {}
+    for each in fields(section) if section is not None else ():
+        name, value = each.metadata["parameter"], getattr(section, each.name)
+        if name is not None and value is not None:
+            keys[name] = f"{table}.{each.name}"
+            values[name] = tuple(value.items()) if isinstance(value, Mapping) else value
+    return values, keys
 
 
 def stop_text(stop: Stop) -> str:
@@ -223,21 +194,37 @@ class StageResult:
 
 @contextmanager
 def stage_context(ctx: click.Context, output: Output, stage: Stage) -> Iterator[click.Context]:
-    """Yield the context of the command of a stage, its words parsed and checked."""
+    """Yield the context of the command of a stage."""
     root = ctx.find_root()
     group = root.command
     assert isinstance(group, click.Group)
     command = group.get_command(root, stage.command)
-    assert command is not None
-    ctx.meta[STAGE] = output
+    assert isinstance(command, Command)
+    inner = click.Context(command, parent=ctx, info_name=stage.command)
+    inner.obj, inner.meta[STAGE] = output, True
     try:
-        yield command.make_context(stage.command, list(stage.words), parent=ctx)
+        yield inner
     finally:
-        del ctx.meta[STAGE]
+        del inner.meta[STAGE]
 
 
-def call_stage(ctx: click.Context, output: Output, stage: Stage, *more: str) -> StageResult:
-    """Run the command of a stage, with ``more`` words, and return its result.
+def stage_settings(ctx: click.Context, output: Output, stage: Stage) -> Any:
+    """Return the settings of a stage.
+
+    Raises
+    ------
+    click.UsageError
+        If one has a fault.
+    """
+    with stage_context(ctx, output, stage) as inner:
+        settings, faults = settings_from(stage.values, inner)
+    for _, text in faults:
+        raise click.UsageError(text)
+    return settings
+
+
+def call_stage(ctx: click.Context, output: Output, stage: Stage, **more: Any) -> StageResult:
+    """Run the command of a stage, with ``more`` settings, and return its result.
 
     Raises
     ------
@@ -246,68 +233,31 @@ def call_stage(ctx: click.Context, output: Output, stage: Stage, *more: str) -> 
     """
     result = StageResult()
     printer = replace(output, keep=result.keep, context={**output.context, "stage": stage.name})
-    with stage_context(ctx, printer, replace(stage, words=[*more, *stage.words])) as inner, inner:
-        code = inner.command.invoke(inner)
+    settings = replace(stage_settings(ctx, output, stage), **more)
+    with stage_context(ctx, printer, stage) as inner, inner:
+        assert inner.command.callback is not None
+        code = inner.command.callback(inner, settings)
     result.exit_code = code if isinstance(code, int) else 0
     output.live = printer.live
     return result
 
 
-def stage_faults(
-    ctx: click.Context, output: Output, stage: Stage
-) -> tuple[list[Problem], dict[str, Any]]:
-    """Return what the command of a stage finds wrong with its words, by key of the file.
+def stage_faults(ctx: click.Context, output: Output, stage: Stage) -> tuple[list[Problem], Any]:
+    """Return what is wrong with the values of a stage, by key of the file.
 
-    And the parameters of the command without these words; empty if it cannot be parsed.
+    And its settings without these values; ``None`` if one that is required is wrong.
     """
-    faults: list[Problem] = []
-    words = list(stage.words)
-    while True:
-        try:
-            with stage_context(ctx, output, replace(stage, words=words)) as inner:
-                return faults, dict(inner.params)
-        except click.UsageError as error:
-            parameter = getattr(error, "param", None)
-            key = stage.keys.get(getattr(parameter, "name", None) or "", stage.name)
-            if key in {each.key for each in faults}:  # required, and without its words now
-                return faults, {}
-            names = [*getattr(parameter, "opts", ()), *getattr(parameter, "secondary_opts", ())]
-            own = [word for word in words if word.partition("=")[0] in names]
-            if getattr(parameter, "multiple", False):
-                assert parameter is not None
-                wrong = {word: _fault(parameter, word.partition("=")[2], ctx) for word in own}
-                own = [word for word, each in wrong.items() if each]
-                faults += [Problem(f"{key}.{_name(word)}", str(wrong[word])) for word in own]
-            else:
-                faults.append(Problem(key, _said(error)))
-        if not own:
-            return faults, {}
-        words = [word for word in words if word not in own]
-
-
-def _fault(parameter: click.Parameter, value: str, ctx: click.Context) -> str | None:
-    """Return what is wrong with one of several values of an option; ``None`` if nothing is."""
-    try:
-        parameter.type.convert(value, parameter, ctx)
-    except click.UsageError as error:
-        return _said(error)
-    return None
-
-
-def _name(word: str) -> str:
-    """Return the name in a word ``--prior=name=text``."""
-    return word.partition("=")[2].partition("=")[0]
-
-
-def _said(error: click.UsageError) -> str:
-    """Return the message of a usage error, with what to do."""
-    text = str(error.message or error.format_message()).rstrip(".")
-    return text if ": " in text else f"{text}: change this key"
+    with stage_context(ctx, output, stage) as inner:
+        settings, faults = settings_from(stage.values, inner)
+    found = []
+    for place, text in faults:
+        name, dot, key = place.partition(".")
+        found.append(Problem(f"{stage.keys.get(name, stage.name)}{dot}{key}", text))
+    return found, settings
 
 
 TO_DO: Final = "to do"
 COMPARED: Final = "there, compared when the job runs"
-_NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite", "append", "again"}
 _FROM_DRAWS: Final = ("score", "predict")
 
 
@@ -320,7 +270,7 @@ def output_state(ctx: click.Context, output: Output, stage: Stage) -> str:
         If it was made from other settings or inputs.
     """
     if stage.name == "append":
-        n = len(stage.words) - stage.words.index("--") - 2
+        n = len(stage.values["sources"])
         return f"to do, {n} file{'s' * (n != 1)}"
     if not os.path.lexists(stage.output):
         return TO_DO
@@ -339,12 +289,6 @@ def with_more_draws(stage: Stage, state: str) -> str:
     """Return the state of an output where its run is about to get more draws."""
     renewed = stage.name in (*_FROM_DRAWS, "report") and state in (THERE, COMPARED)
     return OLDER if renewed else state
-
-
-def ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[str, Any]:
-    """Return the options of ``ingest`` in a stage."""
-    with stage_context(ctx, output, stage) as inner:
-        return {k: v for k, v in inner.params.items() if k not in _NOT_OPTIONS}
 
 
 def refuse_others(ctx: click.Context, output: Output, stages: Sequence[Stage]) -> None:
@@ -371,13 +315,10 @@ def _ingested(ctx: click.Context, output: Output, stage: Stage) -> str:
     from streammc.cli.ingest import ingest_receipt
     from streammc.stores.store import info
 
-    options = ingest_options(ctx, output, stage)
-    like = options["like"]
-    if like is not None and not os.path.lexists(like):
+    settings = stage_settings(ctx, output, stage)
+    if settings.like is not None and not os.path.lexists(settings.like):
         return COMPARED
-    with stage_context(ctx, output, stage) as inner:
-        sources = inner.params["sources"]
-    ingest_receipt(sources, stage.output, options).kept(lambda: info(stage.output))
+    ingest_receipt(settings).kept(lambda: info(stage.output))
     return THERE
 
 
@@ -386,8 +327,8 @@ def _has_inputs(ctx: click.Context, output: Output, stage: Stage) -> bool:
     from streammc.trace.addresses import is_address
     from streammc.trace.run_directory import RunDirectory
 
-    with stage_context(ctx, output, stage) as inner:
-        run, store = inner.params["run"], inner.params["store"]
+    settings = stage_settings(ctx, output, stage)
+    run, store = settings.run, settings.store
     return RunDirectory.exists(run) and (is_address(store) or os.path.lexists(store))
 
 
@@ -395,8 +336,8 @@ def _may_get_draws(ctx: click.Context, output: Output, stage: Stage) -> bool:
     """Return whether the run of a stage is there, and may get more draws."""
     from streammc.trace.run_directory import RunDirectory
 
-    with stage_context(ctx, output, stage) as inner:
-        run, draws, stop = (inner.params[name] for name in ("output", "draws", "stop"))
-    if not RunDirectory.exists(run):
+    settings = stage_settings(ctx, output, stage)
+    if not RunDirectory.exists(settings.output):
         return False
-    return stop is not None or RunDirectory.open(run, verify=False).committed_draws < draws
+    run = RunDirectory.open(settings.output, verify=False)
+    return settings.stop is not None or run.committed_draws < settings.draws

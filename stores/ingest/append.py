@@ -25,7 +25,7 @@ from streammc.stores.format.partial import scratch
 from streammc.stores.format.writer import ExtendingWriter
 from streammc.stores.ingest.column_values import LIMIT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings, unscored
-from streammc.stores.ingest.ingestion import check_output, ingest, store_report
+from streammc.stores.ingest.ingestion import IngestCall, check_output, store_report
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.sources.input_files import (
     complete_records,
@@ -53,7 +53,7 @@ _FITS: Final = {
 _EXACT: Final = {"float32": 2.0**24, "float64": LIMIT}
 
 
-@documented(ingest)
+@documented(IngestCall)
 def append(
     sources: Any,
     path: str | os.PathLike[str],

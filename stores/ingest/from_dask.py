@@ -15,7 +15,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.stores.format.layout import ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
-from streammc.stores.ingest.ingestion import ingest, make_data_set
+from streammc.stores.ingest.ingestion import IngestCall, make_data_set
 from streammc.stores.number_checks import given_names, unmasked
 from streammc.stores.sources.array_source import (
     ArraySource,
@@ -26,7 +26,7 @@ from streammc.stores.sources.array_source import (
 from streammc.stores.store import Store
 
 
-@documented(ingest)
+@documented(IngestCall)
 def from_dask(
     X: Any,
     y: Any = None,

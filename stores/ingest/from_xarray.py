@@ -14,7 +14,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.stores.format.layout import CODES, GROUP_OFFSET, ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
-from streammc.stores.ingest.ingestion import ingest, make_data_set
+from streammc.stores.ingest.ingestion import IngestCall, make_data_set
 from streammc.stores.ingest.row_labels import id_texts, id_values
 from streammc.stores.memory import from_arrays
 from streammc.stores.packed_values import StoredNumbers
@@ -37,7 +37,7 @@ _ADVICE: Final = (
 )
 
 
-@documented(ingest)
+@documented(IngestCall)
 def from_xarray(
     dataset: Any,
     *,

@@ -12,6 +12,7 @@ from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import read_design
 from streammc.stores.formula.parser import columns_of, read_terms
 from streammc.stores.ingest.columns import INTERCEPT
+from streammc.stores.ingest.table_options import TableOptions
 from streammc.stores.sources.tables import Table
 
 MISSING: Final = "missing"
@@ -19,33 +20,11 @@ MISSING: Final = "missing"
 
 
 @dataclass(frozen=True, kw_only=True)
-class IngestOptions:
-    """The options of ``ingest`` that decide the columns, rows and chunks of a store."""
+class IngestOptions(TableOptions):
+    """The options of a table, checked, with those of the store that they follow."""
 
-    response: str | None = None
-    features: Sequence[str] | None = None
-    offset: str | None = None
-    weight: str | None = None
-    trials: str | None = None
-    shuffle: bool | None = None
-    """``None``: true, except with the columns of an existing store; see :func:`as_in`."""
-    seed: int = 0
-    dtype: str = "float32"
-    standardize: bool = True
-    intercept: bool = True
-    drop_missing: bool = False
-    missing: Sequence[str] | None = None
-    """Spellings of a missing value in CSV, see ``sources.csv_source``; ``None``: the usual ones."""
-    formula: str | None = None
-    row_id: str | None = None
     text_ids: bool = False
     """Whether row ids of a CSV file stay text, also if each is written as an integer."""
-    group: str | None = None
-    group_as: Mapping[str, str] | Sequence[str] | None = None
-    """``columns`` or ``integrated`` by factor; see ``row_labels.chosen_groups``."""
-    chunk_rows: int | None = None
-    codes_above: int | None = None
-    """Number of columns above which a factor becomes codes; ``None``: the default."""
     cloud: str | None = None
     """``None`` for chunks that are mapped; ``"raw"`` or ``"zstd"`` for shards."""
     like: Mapping[str, Any] | None = None

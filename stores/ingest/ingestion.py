@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.docstrings import documented
 from streammc.errors import ConfigError
+from streammc.settings import OverwriteOption, called_with, values_of
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import CODES, FORMAT, GROUP, ROW_GROUP, ROW_ID
@@ -25,6 +26,7 @@ from streammc.stores.ingest.coded_factors import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.row_labels import table_of
+from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
 from streammc.stores.memory import MemoryStore
 from streammc.stores.sources.input_files import complete_records, input_records
 from streammc.stores.sources.tables import open_table, table_parts
@@ -36,37 +38,9 @@ Announce = Callable[[int, int, Sequence[str]], None]
 """``announce(rows, bytes of a row, warnings)``, before the rows are written."""
 
 
-@documented()
-def ingest(
-    sources: Any,
-    path: str | os.PathLike[str],
-    *,
-    formula: str | None = None,
-    response: str | None = None,
-    features: Sequence[str] | None = None,
-    offset: str | None = None,
-    weight: str | None = None,
-    trials: str | None = None,
-    row_id: str | None = None,
-    group: str | None = None,
-    group_as: Mapping[str, str] | Sequence[str] | None = None,
-    shuffle: bool | None = None,
-    seed: int = 0,
-    dtype: str = "float32",
-    standardize: bool = True,
-    intercept: bool = True,
-    drop_missing: bool = False,
-    missing: Sequence[str] | None = None,
-    chunk_rows: int | None = None,
-    codes_above: int | None = None,
-    layout: str = "local",
-    compression: str | None = None,
-    like: Any = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    announce: Announce | None = None,
-) -> dict[str, Any]:
-    """Make a store from a table, in memory that does not grow with the table.
+@dataclass(frozen=True)
+class IngestCall(TableOptions, LayoutOptions, LikeOption, OverwriteOption):
+    """Arguments of :func:`ingest`.
 
     Parameters
     ----------
@@ -79,72 +53,6 @@ def ingest(
         Path of the new store, or its address: ``s3://``, ``gs://`` or ``az://``. Temporary files
         go beside it, those of an address into the system's folder for such: at most the size of
         the store, and for CSV a copy of the columns in use as float64.
-    formula
-        ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
-        ``intercept``: see the how-to on formulas.
-    response
-        Column ``y``. Stored as integers if every value is a whole number (whatever the type of
-        the column), else as floating point numbers; always exactly.
-    features
-        Columns of ``X``, in this order. By default all columns without another role, except an
-        index.
-    offset
-        Column added to the linear predictor unchanged: for an exposure, its logarithm.
-    weight
-        Column of weights, 0 to 2**53, such as frequencies or survey weights: the power of the
-        likelihood of each row. Means and standard deviations of the features are not weighted.
-    trials
-        Column of binomial trials N, whole numbers of at least 0; the response holds the
-        successes C, whole numbers up to N. The store has the proportion C/N as ``y`` (0 if
-        N = 0) and N times the weight as ``weight``.
-    row_id
-        Column of row ids, integers or text, which predictions carry. By default the position
-        of the row in the table, from 0, over all sources; rows left out for missing values
-        count.
-    group
-        Column of the groups of a mixed model: integers, text, categories or dates. Each group
-        gets a random intercept, as by ``(1 | column)`` in a formula, which can also have a slope,
-        ``(1 + x | column)``. The rows of a group are stored together, and the groups in random
-        order. The column can have no other role.
-    group_as : mapping from factors to 'columns' or 'integrated', or None
-        How the effects of the factors of terms ``(1 | g)`` are handled: integrated out, of one of
-        them, or as a column for each of at most 300 levels, with one sampled scale. ``None``: a
-        single factor is integrated, of several the one of more than 300 levels, if any. Also a
-        list of texts, ``["origin=columns"]``.
-    shuffle
-        Put the rows into a uniformly random order. ``None``: yes, except with ``like``, which
-        keeps the order of the table.
-    seed
-        Seed of the shuffle, in ``[0, 2**64)``.
-    dtype : {'float32', 'float64'}
-        Dtype of the stored ``X``.
-    standardize
-        Store ``(x - mean) / sd`` (divisor n). A constant column, and a level of a factor
-        in a formula, is only centred.
-    intercept
-        Put a column ``Intercept`` of ones first.
-    drop_missing
-        Leave out rows with a missing value in a column in use. By default they are refused.
-    missing : list of texts or None
-        Spellings of a missing value in CSV files, beside nothing at all, such as
-        ``["NA", "-999"]``. ``None``: NA, N/A, NULL, nan and such. In a column of text they are
-        text where they are quoted, as the NA of Namibia.
-    chunk_rows
-        Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
-        row.
-    codes_above
-        Number of columns above which a factor of the formula is stored as one integer a row in
-        place of its columns. Results are the same but for rounding. ``None``: 64; 4096 for none.
-    layout : {'local', 'cloud'}
-        ``local``: uncompressed chunks that are memory-mapped. ``cloud``: shards of about a
-        million rows, for object stores; they are read through a cache.
-    compression : {None, 'zstd'}
-        Compression of the pieces of shards.
-    like : store, path or None
-        A store or its path: its columns, its formula with the fitted knots and levels, and its
-        standardisation are used again, for a table of rows to predict. Excludes the options
-        that the store decides. The column of its row ids is used again if the table has it.
-        ``None``: the options and the table decide.
     overwrite
         Replace a store at ``path``, once the new one is complete. Without it ``path`` must not
         exist. Data sets that are open continue to read the old store.
@@ -155,6 +63,18 @@ def ingest(
     announce : Callable[[int, int, Sequence[str]], None] | None
         Called once as ``announce(rows, bytes of a row, warnings)`` before rows are written, so
         that what an exception of it ends has written nothing.
+    """
+
+    sources: Any
+    path: str | os.PathLike[str]
+    _: KW_ONLY
+    progress: Progress | None = None
+    announce: Announce | None = None
+
+
+@called_with(IngestCall)
+def ingest(call: IngestCall) -> dict[str, Any]:
+    """Make a store from a table, in memory that does not grow with the table.
 
     Returns
     -------
@@ -185,6 +105,7 @@ def ingest(
     -----
     After any error, and after Ctrl-C, nothing is left on disk.
     """
+    layout, compression = call.layout, call.compression
     if layout not in ("local", "cloud"):
         raise ConfigError(f"expected the layout 'local' or 'cloud', found {layout!r}: leave it out")
     if compression not in (None, "zstd") or (compression and layout == "local"):
@@ -192,74 +113,26 @@ def ingest(
             f"expected the compression zstd with the layout 'cloud', found {compression!r} with "
             f"{layout!r}: mapped chunks are not compressed, leave it out"
         )
-    for name, function in (("progress", progress), ("announce", announce)):
+    for name, function in (("progress", call.progress), ("announce", call.announce)):
         if function is not None and not callable(function):
             raise ConfigError(
                 f"expected {name} to be a function, found {function!r}: leave it out, or give one, "
                 "such as print"
             )
-    options = IngestOptions(
-        formula=formula,
-        response=response,
-        features=features,
-        offset=offset,
-        weight=weight,
-        trials=trials,
-        row_id=row_id,
-        group=group,
-        group_as=group_as,
-        shuffle=shuffle,
-        seed=seed,
-        dtype=dtype,
-        standardize=standardize,
-        intercept=intercept,
-        drop_missing=drop_missing,
-        missing=missing,
-        cloud=None if layout == "local" else compression or "raw",
-        chunk_rows=chunk_rows,
-        codes_above=codes_above,
-    )
+    cloud = None if layout == "local" else compression or "raw"
     return make_store(
-        sources,
-        path,
-        as_in(options, like),
-        overwrite=overwrite,
-        progress=progress,
-        announce=announce,
+        call.sources,
+        call.path,
+        as_in(IngestOptions(**values_of(call, TableOptions), cloud=cloud), call.like),
+        overwrite=call.overwrite,
+        progress=call.progress,
+        announce=call.announce,
     )
 
 
-@documented(ingest)
-def from_table(
-    table: Any,
-    *,
-    formula: str | None = None,
-    response: str | None = None,
-    features: Sequence[str] | None = None,
-    offset: str | None = None,
-    weight: str | None = None,
-    trials: str | None = None,
-    row_id: str | None = None,
-    group: str | None = None,
-    group_as: Mapping[str, str] | Sequence[str] | None = None,
-    shuffle: bool | None = None,
-    seed: int = 0,
-    dtype: str = "float32",
-    standardize: bool = True,
-    intercept: bool = True,
-    drop_missing: bool = False,
-    missing: Sequence[str] | None = None,
-    chunk_rows: int | None = None,
-    codes_above: int | None = None,
-    like: Any = None,
-    path: str | os.PathLike[str] | None = None,
-    overwrite: bool = False,
-) -> Store | MemoryStore:
-    """Use a data frame, an Arrow table or files as a data set.
-
-    The rows are the same as in a store of :func:`ingest`, bit for bit, but are kept in memory,
-    or in a new store at ``path``. Errors are those of :func:`ingest`; its warnings are issued
-    as ``UserWarning``.
+@dataclass(frozen=True)
+class TableCall(TableOptions, LikeOption, OverwriteOption):
+    """Arguments of :func:`from_table`.
 
     Parameters
     ----------
@@ -270,33 +143,31 @@ def from_table(
         arrays, objects with ``__arrow_c_stream__``).
     path
         Path of the new store. ``None``: the rows stay in memory.
+    overwrite
+        Replace a store at ``path``, once the new one is complete. Without it ``path`` must not
+        exist. Data sets that are open continue to read the old store.
+    """
+
+    table: Any
+    _: KW_ONLY
+    path: str | os.PathLike[str] | None = None
+
+
+@called_with(TableCall)
+def from_table(call: TableCall) -> Store | MemoryStore:
+    """Use a data frame, an Arrow table or files as a data set.
+
+    The rows are the same as in a store of :func:`ingest`, bit for bit, but are kept in memory,
+    or in a new store at ``path``. Errors are those of :func:`ingest`; its warnings are issued
+    as ``UserWarning``.
 
     Returns
     -------
     Store or MemoryStore
         A data set, for ``streammc.sample``.
     """
-    options = IngestOptions(
-        formula=formula,
-        response=response,
-        features=features,
-        offset=offset,
-        weight=weight,
-        trials=trials,
-        row_id=row_id,
-        group=group,
-        group_as=group_as,
-        shuffle=shuffle,
-        seed=seed,
-        dtype=dtype,
-        standardize=standardize,
-        intercept=intercept,
-        drop_missing=drop_missing,
-        missing=missing,
-        chunk_rows=chunk_rows,
-        codes_above=codes_above,
-    )
-    return make_data_set(table, as_in(options, like), path, overwrite=overwrite)
+    options = as_in(IngestOptions(**values_of(call, TableOptions)), call.like)
+    return make_data_set(call.table, options, call.path, overwrite=call.overwrite, depth=5)
 
 
 def make_store(
@@ -387,21 +258,26 @@ def _expand(
 
 
 def make_data_set(
-    table: Any, options: IngestOptions, path: str | os.PathLike[str] | None, *, overwrite: bool
+    table: Any,
+    options: IngestOptions,
+    path: str | os.PathLike[str] | None,
+    *,
+    overwrite: bool,
+    depth: int = 4,
 ) -> Store | MemoryStore:
     """Return the rows of a table in a new store, or in memory without ``path``.
 
-    Warnings name the line that called the caller of this function.
+    Warnings name the line ``depth`` calls above: that of the user.
     """
     if path is not None:
         report = make_store(table, path, options, overwrite=overwrite)
-        _warn(report["warnings"])
+        _warn(report["warnings"], depth)
         return open_store(path)
     with marked_folder("streammc-") as folder:
         prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
-        _warn(prepared.size_warnings(in_memory=True))
+        _warn(prepared.size_warnings(in_memory=True), depth)
         store = _in_memory(prepared, options.chunk_rows)
-    _warn(prepared.warnings)
+    _warn(prepared.warnings, depth)
     return store
 
 
@@ -441,6 +317,6 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
     )
 
 
-def _warn(messages: list[str]) -> None:
+def _warn(messages: list[str], depth: int) -> None:
     for message in messages:
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=depth)

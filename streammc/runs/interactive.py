@@ -6,30 +6,26 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from html import escape
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.kinds import (
-    PASS_OPTIONS,
-    check_control_variates,
-    check_kinds,
-    check_progress,
-)
-from streammc.diagnostics.stopping import StopRule
+from streammc.control_variates.kinds import check_control_variates, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, SamplingWarning
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
-from streammc.samplers.common.sampler import Progress, RunRequest, Sampler
+from streammc.samplers.common.sampler import RunArguments, RunRequest, Sampler
+from streammc.settings import called_with, values_of
 from streammc.trace.addresses import named
 from streammc.trace.run_directory import RunDirectory
 from streammc.verdict import verdict
 
 if TYPE_CHECKING:
     import xarray
+
+    from streammc.control_variates.expansion import ControlVariates
 
 
 _PHASES: Final = {
@@ -107,30 +103,9 @@ def notebook_bar() -> NotebookBar:
     return NotebookBar(display, HTML)
 
 
-@documented(PASS_OPTIONS)
-def sample(
-    store: Dataset,
-    model: Model,
-    *,
-    sampler: Sampler | None = None,
-    control_variates: ControlVariates | None = None,
-    draws: int = 1000,
-    warmup: int = 1000,
-    chains: int = 4,
-    seed: int | None = None,
-    path: str | Path | None = None,
-    audit: bool | str = "auto",
-    progress: Progress | None = None,
-    scheduler: Any = None,
-    chains_on: str = "here",
-    temperature: float | str = 1.0,
-    overwrite: bool = False,
-    stop: str | Mapping[str, Any] | None = None,
-) -> xarray.DataTree:
-    """Sample a posterior and return the draws as an ``xarray.DataTree``, which ArviZ reads.
-
-    A run is kept in ``path``: the same call starts it, resumes it, or returns it if it is
-    finished. Ctrl-C returns the draws committed so far, with a warning.
+@dataclass(frozen=True)
+class SampleCall(RunArguments):
+    """Arguments of :func:`sample`.
 
     Parameters
     ----------
@@ -145,43 +120,21 @@ def sample(
         ``hmc-ecs`` is refused, before or during the run, it is replaced by ``hmc``.
     control_variates
         From ``streammc.control_variates``. ``None``: computed, and kept in the run.
-    draws
-        Kept draws of each chain. A number above that of a finished run extends the run.
-    warmup
-        Iterations of each chain before the kept draws, which tune the sampler.
-    chains
-        Number of chains; each is a thread.
-    seed
-        Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
-        ``path``, or a new one.
-    path
-        Directory of the run, or its address (``s3://bucket/run``). ``None``: a temporary
-        directory, removed when the process ends; a run of less than 16 MB stays in memory, and is
-        written there once it is opened again.
-    audit : bool or 'auto'
-        Whether to measure the error of subsampling, in one more pass; ``"auto"``: if that
-        takes less time than the sampling did. Only ``hmc-ecs`` has an audit.
-    progress : Callable[[str, int, int, dict], None] | None
-        Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
-        of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
-        ``pass`` after every block of a full pass, in blocks. With total ``None``: ``forecast``
-        before work of over a minute, ``newton`` and ``plan`` after the steps of phases of over
-        a second, and ``stop`` after a check of the stopping rule.
-    chains_on : {'here', 'workers'}
-        ``"workers"``: chains are tasks on the cluster of ``scheduler``, whose workers see ``path``
-        and the store; draws are the same, bit for bit.
-    temperature
-        T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
-        acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
-        ``"T:N"``, T for N iterations, then 1.
-    overwrite
-        Whether to replace a run in ``path`` by a new one, once the passes are done, instead of
-        resuming or returning it.
-    stop
-        Rule that goes on after ``draws`` until every parameter keeps the limits:
-        ``"ess=1000,rhat=1.01"``, or a mapping with these keys. ``time`` (``"2h"``, or seconds of
-        warm-up and draws over all calls) and ``draws`` (100,000 per chain by default) end a run
-        that does not; ``summary["stop"]`` and a warning then say so.
+    """
+
+    store: Dataset
+    model: Model
+    _: KW_ONLY
+    sampler: Sampler | None = None
+    control_variates: ControlVariates | None = None
+
+
+@called_with(SampleCall)
+def sample(call: SampleCall) -> xarray.DataTree:
+    """Sample a posterior and return the draws as an ``xarray.DataTree``, which ArviZ reads.
+
+    A run is kept in ``path``: the same call starts it, resumes it, or returns it if it is
+    finished. Ctrl-C returns the draws committed so far, with a warning.
 
     Returns
     -------
@@ -222,40 +175,27 @@ def sample(
 
     from streammc.trace.datatree import open_run, tree_in_memory
 
-    check_kinds(store, model, sampler=sampler)
-    check_control_variates(control_variates)
-    check_progress(progress)
-    if audit not in (True, False, "auto"):
+    check_kinds(call.store, call.model, sampler=call.sampler)
+    check_control_variates(call.control_variates)
+    check_progress(call.progress)
+    if call.audit not in (True, False, "auto"):
         raise ConfigError(
-            f"expected audit to be True, False or 'auto', found {audit!r}: choose one of them"
+            f"expected audit to be True, False or 'auto', found {call.audit!r}: choose one of them"
         )
-
-    rule = StopRule.parse(stop)
     interrupted = threading.Event()
+    request = RunRequest(
+        call.store,
+        call.model,
+        call.sampler,
+        call.control_variates,
+        **values_of(call, RunArguments),
+        interrupted=interrupted.is_set,
+    )
+    _ = request.stopping  # a rule with a fault is refused before anything is opened
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, lambda *_: interrupted.set()) if main else None
     try:
-        report = run_job(
-            RunRequest(
-                store,
-                model,
-                sampler,
-                control_variates,
-                draws=draws,
-                warmup=warmup,
-                chains=chains,
-                seed=seed,
-                path=path,
-                audit=audit,
-                progress=progress,
-                stop=interrupted.is_set,
-                scheduler=scheduler,
-                chains_on=chains_on,
-                temperature=temperature,
-                overwrite=overwrite,
-                stopping=rule,
-            )
-        )
+        report = run_job(request)
     finally:
         if main:
             signal.signal(signal.SIGINT, before)
@@ -271,7 +211,7 @@ def sample(
         tree.attrs |= {"summary": json.dumps(part), "verdict": verdict(part).sentence}
         lines = part["warnings"]
     for line in lines:
-        warnings.warn(line, SamplingWarning, stacklevel=2)
+        warnings.warn(line, SamplingWarning, stacklevel=3)
     return tree
 
 

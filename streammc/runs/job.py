@@ -186,7 +186,7 @@ def run_job(request: RunRequest) -> RunReport:
     Returns
     -------
     RunReport
-        ``finished`` is false if ``request.stop`` ended the run.
+        ``finished`` is false if ``request.interrupted`` ended the run.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def run_job(request: RunRequest) -> RunReport:
             setup = decide(request)
         except StoppedError:
             return RunReport(folder, {}, False, False)
-    if request.stop():
+    if request.interrupted():
         return RunReport(folder, {}, False, False)
     if old is not None and existing is None:
         with old.lock():
@@ -275,7 +275,7 @@ def _settled(
         model=resolved(model, dataset),
         seed=seed,
         path=folder,
-        temperature=schedule,
+        temperature=schedule.describe(),
     )
     key = identity(request)
     if existing is not None:
@@ -473,7 +473,7 @@ def _draw(run: RunDirectory, team: Chains, watch: Watch, notices: DurableNotices
         if request.progress is None:  # a listener hears of every interval
             n *= team.intervals(n, run.next_whole)
         done, wanted = run.next_start + n, run.warmup if phase == "warmup" else run.draws
-        statistics = team.advance(run, phase, n, request.stop)
+        statistics = team.advance(run, phase, n, request.interrupted)
         for first in range(0, n, length):
             part = {name: values[:, first : first + length] for name, values in statistics.items()}
             watch.look(phase, part, done == wanted and first + length == n)

@@ -46,7 +46,7 @@ def decide(request: RunRequest) -> Setup:
         If the sampler was given by name and cannot be accurate on these data; or an option was
         given that the sampler that is chosen does not have.
     StoppedError
-        If ``request.stop()`` became true in a short run.
+        If ``request.interrupted()`` became true in a short run.
     """
     request = replace(request, model=resolved(request.model, request.dataset))
     unit = request.dataset.unit_name

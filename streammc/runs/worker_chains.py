@@ -122,7 +122,7 @@ class WorkerChains(Chains):
             request,
             control_variates=None,
             progress=None,
-            stop=never,
+            interrupted=never,
             scheduler=None,
             attributes={},
             path=str(path),

@@ -89,7 +89,7 @@ def make_runs() -> None:
     run_job(RunRequest(
         open_store("big.zarr"), models.logistic(), samplers.hmc_ecs(), draws=500, warmup=500,
         chains=1, seed=1, path="warming", audit=False,
-        progress=lambda phase, *_: commits.append(phase), stop=lambda: "warmup" in commits,
+        progress=lambda phase, *_: commits.append(phase), interrupted=lambda: "warmup" in commits,
     ))  # fmt: skip
     rng = np.random.default_rng(2)
     data = from_arrays(rng.normal(size=(20_000, 2)), rng.integers(0, 2, 20_000))

@@ -21,11 +21,10 @@ def test_commands_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_line_of_help_is_that_of_the_command(name: str) -> None:
+def test_a_command_is_found_by_its_name(name: str) -> None:
     command = application.get_command(click.Context(application), name)
     assert command is not None
     assert command.name == name
-    assert COMMANDS[name][1] == command.short_help
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -95,7 +95,7 @@ def test_a_run_killed_at_any_stage_ends_as_the_same_run(noisy, store, tmp_path, 
                 MODEL,
                 path=path,
                 progress=count,
-                stop=lambda: sum(commits) >= wanted,
+                interrupted=lambda: sum(commits) >= wanted,
                 **SHAPE,
             )
         )

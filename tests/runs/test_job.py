@@ -184,7 +184,7 @@ def test_run_that_another_writer_holds_is_busy(datasets, finished):
 
 
 def test_stop_before_anything_leaves_nothing(datasets, tmp_path):
-    report = start(datasets, tmp_path / "run", stop=lambda: True)
+    report = start(datasets, tmp_path / "run", interrupted=lambda: True)
     assert (False, False, {}) == (report.finished, report.changed, report.summary)
     assert not (tmp_path / "run").exists()
 

@@ -17,7 +17,7 @@ KILLS = 20
 
 def stopped(small_job, dataset, path, commits, **options):
     stop = small_job.StopAfter(commits)
-    return small_job.sample(dataset, path, stop=stop, progress=stop.progress, **options)
+    return small_job.sample(dataset, path, interrupted=stop, progress=stop.progress, **options)
 
 
 def digest(path):

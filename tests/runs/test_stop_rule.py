@@ -18,7 +18,7 @@ from streammc.trace.run_directory import RunDirectory
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 RULE = StopRule.parse("ess=900")
-SIZES = {"draws": 100, "warmup": 100, "stopping": RULE}
+SIZES = {"draws": 100, "warmup": 100, "stop": RULE}
 
 
 def digest(path):
@@ -56,14 +56,14 @@ def test_a_run_goes_on_until_the_rule_is_met_and_no_further(whole):
 def test_the_rule_was_not_met_at_the_check_before(small_job, store, whole, tmp_path):
     run = RunDirectory.open(whole[0])
     before = max(n for n in range(50, run.draws, 50) if RULE.next_check(50, 100, n) == n)
-    small_job.sample(store, tmp_path / "run", **{**SIZES, "draws": before, "stopping": None})
+    small_job.sample(store, tmp_path / "run", **{**SIZES, "draws": before, "stop": None})
     found = jobs.statistics_of(RunDirectory.open(tmp_path / "run"))
     assert not RULE.verdict(found, before, interval=50, first=100)["passed"]
 
 
 def test_the_draws_are_those_of_a_run_of_as_many_draws(small_job, store, whole, tmp_path):
     path, report = whole
-    plain = {**SIZES, "draws": report.summary["stop"]["draws"], "stopping": None}
+    plain = {**SIZES, "draws": report.summary["stop"]["draws"], "stop": None}
     small_job.sample(store, tmp_path / "run", **plain)
     draws = [RunDirectory.open(each).draws_matrix() for each in (path, tmp_path / "run")]
     assert (draws[0] == draws[1]).all()
@@ -82,7 +82,7 @@ def test_a_run_stopped_on_its_way_ends_at_the_same_draw(small_job, store, whole,
     path = tmp_path / "run"
     for _ in range(40):
         stop = small_job.StopAfter(commits)
-        report = small_job.sample(store, path, stop=stop, progress=stop.progress, **SIZES)
+        report = small_job.sample(store, path, interrupted=stop, progress=stop.progress, **SIZES)
         if report.finished:
             break
     assert report.finished
@@ -114,7 +114,7 @@ def test_other_checks_would_end_the_run_at_another_draw(
 
 
 def test_more_can_be_asked_of_a_finished_run(small_job, store, whole, tmp_path):
-    small_job.sample(store, tmp_path / "run", **{**SIZES, "stopping": StopRule.parse("ess=300")})
+    small_job.sample(store, tmp_path / "run", **{**SIZES, "stop": StopRule.parse("ess=300")})
     less = RunDirectory.open(tmp_path / "run").draws
     report = small_job.sample(store, tmp_path / "run", **SIZES)
     assert less < report.summary["stop"]["draws"]
@@ -123,11 +123,11 @@ def test_more_can_be_asked_of_a_finished_run(small_job, store, whole, tmp_path):
 
 def test_a_run_ends_at_the_most_draws_and_says_so(small_job, store, tmp_path):
     rule = StopRule.parse("ess=1e9,draws=170")
-    report = small_job.sample(store, tmp_path / "run", **{**SIZES, "stopping": rule})
+    report = small_job.sample(store, tmp_path / "run", **{**SIZES, "stop": rule})
     stop = report.summary["stop"]
     assert ("draws", False, 150) == (stop["ended_by"], stop["passed"], stop["draws"])
     assert any("after 150 draws per chain, the most" in line for line in report.warnings)
-    again = small_job.sample(store, tmp_path / "run", **{**SIZES, "stopping": rule})
+    again = small_job.sample(store, tmp_path / "run", **{**SIZES, "stop": rule})
     assert (False, report.summary) == (again.changed, again.summary)
 
 
@@ -143,11 +143,11 @@ def test_time_ends_a_run_at_a_commit_and_says_so(small_job, store, whole, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr(Chains, "checkpoint", slow)
         patch.setattr(Chains, "intervals", lambda *_: 1)
-        report = small_job.sample(store, tmp_path / "run", **{**settings, "stopping": rule})
+        report = small_job.sample(store, tmp_path / "run", **{**settings, "stop": rule})
     stop = report.summary["stop"]
     assert ("time", False, 50) == (stop["ended_by"], stop["passed"], stop["draws"])
     assert any("ended by time, 15 s, at 50 draws" in line for line in report.warnings)
-    again = small_job.sample(store, tmp_path / "run", **{**settings, "stopping": rule})
+    again = small_job.sample(store, tmp_path / "run", **{**settings, "stop": rule})
     assert (False, report.summary) == (again.changed, again.summary)
     small_job.sample(store, tmp_path / "run", **SIZES)
     assert digest(whole[0]) == digest(tmp_path / "run")
@@ -163,7 +163,7 @@ def test_a_run_that_time_ended_before_its_first_check_is_left_though_its_draws_a
         return kept(self)
 
     rule = StopRule.parse("ess=1,time=15")
-    settings = {**SIZES, "progress": lambda *_: None, "stopping": rule}
+    settings = {**SIZES, "progress": lambda *_: None, "stop": rule}
     monkeypatch.setattr(Chains, "checkpoint", slow)
     monkeypatch.setattr(Chains, "intervals", lambda *_: 1)
     report = small_job.sample(store, tmp_path / "run", **settings)
@@ -179,14 +179,14 @@ def test_a_run_that_time_ended_before_its_first_check_is_left_though_its_draws_a
 def test_a_rule_that_ends_before_its_first_check_is_refused(small_job, store, tmp_path):
     rule = StopRule.parse("ess=1,draws=99")
     with pytest.raises(ConfigError, match=r"at least the 100 draws of the first check, found 99"):
-        small_job.sample(store, tmp_path / "run", **{**SIZES, "stopping": rule})
+        small_job.sample(store, tmp_path / "run", **{**SIZES, "stop": rule})
     assert not (tmp_path / "run").exists()
 
 
 def test_without_the_rule_a_run_is_an_ordinary_one_again(small_job, store, tmp_path):
     rule = StopRule.parse("ess=1e9,draws=100")
-    small_job.sample(store, tmp_path / "run", **{**SIZES, "stopping": rule})
-    report = small_job.sample(store, tmp_path / "run", **{**SIZES, "draws": 150, "stopping": None})
+    small_job.sample(store, tmp_path / "run", **{**SIZES, "stop": rule})
+    report = small_job.sample(store, tmp_path / "run", **{**SIZES, "draws": 150, "stop": None})
     assert "stop" not in report.summary
     run = RunDirectory.open(tmp_path / "run")
     assert (150, None) == (run.committed_draws, run.attributes["stopping"])
@@ -214,7 +214,7 @@ def test_every_sampler_has_the_draws_of_a_run_of_as_many_draws(name, tmp_path):
     for rule in (None, StopRule.parse("ess=1e9,draws=150")):
         path = tmp_path / str(rule is None)
         sizes = {"draws": 150 if rule is None else 50, "warmup": 60, "chains": 2, "seed": 1}
-        request = RunRequest(data, model, sampler, path=path, audit=False, stopping=rule, **sizes)
+        request = RunRequest(data, model, sampler, path=path, audit=False, stop=rule, **sizes)
         jobs.run_job(request)
         draws[rule is None] = RunDirectory.open(path).draws_matrix()
     assert (2, 150, 3) == draws[True].shape

@@ -100,7 +100,7 @@ def test_stopped_under_other_resources_a_run_of_groups_ends_with_the_same_bits(t
     for batch in (1, 7, 4096):
         stop = StopAfter(2)
         resources = {"batch_iterations": batch, "threads": 1 + batch % 2}
-        job(tmp_path / "run", stop=stop, progress=stop.progress, **resources)
+        job(tmp_path / "run", interrupted=stop, progress=stop.progress, **resources)
     assert job(tmp_path / "run").finished
     digests = {RunDirectory.open(tmp_path / name).digest() for name in ("whole", "run")}
     assert len(digests) == 1

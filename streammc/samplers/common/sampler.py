@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.diagnostics.text import number
 from streammc.samplers.common.options import check_types
+from streammc.settings import OverwriteOption, PassOptions, setting
 from streammc.shown import Shown, options_of
 
 if TYPE_CHECKING:
@@ -127,9 +128,116 @@ def never() -> bool:
     return False
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions(PassOptions):
+    """Options that decide where a run is computed; no bit of its draws depends on them.
+
+    Parameters
+    ----------
+    chains_on
+        ``"workers"``: chains are tasks on the cluster of ``scheduler``, whose workers see ``path``
+        and the store; draws are the same, bit for bit.
+    """
+
+    chains_on: Literal["here", "workers"] = setting(
+        "here",
+        "Chains as threads of this process, or as tasks on the cluster of --scheduler.",
+        recorded=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemperatureOption:
+    """Option of runs and of control variates for runs.
+
+    Parameters
+    ----------
+    temperature
+        T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
+        acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
+        ``"T:N"``, T for N iterations, then 1.
+    """
+
+    temperature: float | str = setting(
+        1.0,
+        "likelihood^(1/T) x prior; mh samplers also T:sqrt and T:N, T for N iterations.",
+        kind="temperature",
+        key="sampler",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(TemperatureOption, ExecutionOptions, OverwriteOption):
+    """Options of a run that Python, the command line and job files share.
+
+    Parameters
+    ----------
+    draws
+        Kept draws of each chain. A number above that of a finished run extends the run.
+    warmup
+        Iterations of each chain before the kept draws, which tune the sampler.
+    chains
+        Number of chains; each is a thread.
+    seed
+        Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
+        ``path``, or a new one.
+    overwrite
+        Whether to replace a run in ``path`` by a new one, once the passes are done, instead of
+        resuming or returning it.
+    stop
+        Rule that goes on after ``draws`` until every parameter keeps the limits:
+        ``"ess=1000,rhat=1.01"``, or a mapping with these keys. ``time`` (``"2h"``, or seconds of
+        warm-up and draws over all calls) and ``draws`` (100,000 per chain by default) end a run
+        that does not; ``summary["stop"]`` and a warning then say so.
+    """
+
+    draws: int = setting(1000, "Per chain.", minimum=1, key="sampler")
+    warmup: int = setting(1000, "Per chain.", minimum=1, key="sampler")
+    chains: int = setting(4, "Chains.", minimum=1, most=1024, key="sampler")
+    seed: int | None = setting(
+        None,
+        "Default: a new one, printed and kept with the run.",
+        minimum=0,
+        most=2**63 - 1,
+        key="sampler",
+    )
+    stop: str | Mapping[str, Any] | None = setting(
+        None,
+        "ess=1000,rhat=1.01,time=2h,draws=50000: go on after --draws until each parameter"
+        " keeps ess and rhat; exit 1 if time or draws end it first.",
+        kind="stop",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunArguments(RunOptions):
+    """Arguments of ``streammc.sample`` beside data, model, sampler and control variates.
+
+    Parameters
+    ----------
+    path
+        Directory of the run, or its address (``s3://bucket/run``). ``None``: a temporary
+        directory, removed when the process ends; a run of less than 16 MB stays in memory, and is
+        written there once it is opened again.
+    audit : bool or 'auto'
+        Whether to measure the error of subsampling, in one more pass; ``"auto"``: if that
+        takes less time than the sampling did. Only ``hmc-ecs`` has an audit.
+    progress : Callable[[str, int, int, dict], None] | None
+        Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
+        of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
+        ``pass`` after every block of a full pass, in blocks. With total ``None``: ``forecast``
+        before work of over a minute, ``newton`` and ``plan`` after the steps of phases of over
+        a second, and ``stop`` after a check of the stopping rule.
+    """
+
+    path: str | Path | None = None
+    audit: bool | str = "auto"
+    progress: Progress | None = None
+
+
 @dataclass(frozen=True)
-class RunRequest:
-    """Data, model, sampler and settings of a run; most are arguments of ``streammc.sample``.
+class RunRequest(RunArguments):
+    """Data, model and settings of a run.
 
     A sampler gets the request with the data set at the final temperature, and with the default
     priors of the model resolved.
@@ -139,18 +247,9 @@ class RunRequest:
     model: Model
     sampler: Sampler | None = None
     control_variates: ControlVariates | None = None
-    draws: int = 1000
-    warmup: int = 1000
-    chains: int = 4
-    seed: int | None = None
-    path: str | Path | None = None
-    audit: bool | str = "auto"
-    progress: Progress | None = None
-    stop: Callable[[], bool] = never
+    _: KW_ONLY
+    interrupted: Callable[[], bool] = never
     """Polled several times a second; true ends the run after the last commit."""
-    scheduler: Any = None
-    chains_on: str = "here"
-    """``here``, or ``workers`` of the cluster that ``scheduler`` names."""
     threads: int | None = None
     """Threads of the chains; ``None``: one per core. No bit of the draws depends on it."""
     batch_iterations: int = 4096
@@ -159,10 +258,13 @@ class RunRequest:
     """Extra JSON recorded with the run."""
     sampler_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the sampler that is chosen where ``sampler`` is ``None``; they do not choose."""
-    temperature: float | str | Schedule = 1.0
-    overwrite: bool = False
-    stopping: StopRule | None = None
-    """Rule that extends the run beyond ``draws``, which are its fewest."""
+
+    @property
+    def stopping(self) -> StopRule | None:
+        """Rule that extends the run beyond ``draws``, which are its fewest."""
+        from streammc.diagnostics.stopping import StopRule
+
+        return StopRule.parse(self.stop)
 
     @property
     def schedule(self) -> Schedule:
@@ -301,7 +403,7 @@ class Sampler(Shown, ABC):
         RefusedError
             If the draws could not be accurate on these data.
         StoppedError
-            If ``request.stop()`` became true in a short run.
+            If ``request.interrupted()`` became true in a short run.
         """
 
     @abstractmethod

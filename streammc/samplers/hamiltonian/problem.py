@@ -341,7 +341,7 @@ def recalibrate(
     Raises
     ------
     StoppedError
-        If ``request.stop()`` became true.
+        If ``request.interrupted()`` became true.
     """
     iterations = sampler.recalibrate
     assert iterations is not None
@@ -370,7 +370,7 @@ def recalibrate(
         team.initialise()
         for done in range(0, iterations, _STRETCH):
             count = min(_STRETCH, iterations - done)
-            team.advance(kept, "warmup", count, request.stop)
+            team.advance(kept, "warmup", count, request.interrupted)
             request.notify("recalibration", done + count, iterations, {})
     finally:
         team.close()

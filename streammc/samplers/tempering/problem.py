@@ -130,7 +130,7 @@ def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup
     else:
         cv = without_pass(dataset, model, sampler.start)
     settled, levels = settle(
-        dataset, model, cv, sampler, seed=request.stream_seed, stop=request.stop
+        dataset, model, cv, sampler, seed=request.stream_seed, stop=request.interrupted
     )
     if settled.subsets_of_rows:
         _announce_subsets(request, settled)

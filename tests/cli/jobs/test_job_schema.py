@@ -7,12 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from command_line import streammc
 from job_tables import JOB
 
-from streammc.cli.app import application
 from streammc.cli.jobs.job_file import JobFile, job_schema, parsed
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -75,18 +73,3 @@ def test_examples_keep_the_schema() -> None:
     assert jobs
     for path in jobs:
         assert valid(tomllib.loads(path.read_text())), path
-
-
-def test_keys_of_a_stage_are_options_of_its_command() -> None:
-    from dataclasses import fields
-
-    from streammc.cli.jobs.job_file import Ingest, Model, Predict, Sampler, option_of
-
-    context = click.Context(application)
-    for kind in (Ingest, Model, Sampler, Predict):
-        command = application.get_command(context, kind.command)
-        assert command is not None
-        known = {name for parameter in command.params for name in parameter.opts}
-        for each in fields(kind):
-            option = option_of(each)
-            assert option is None or f"--{option}" in known, each.name

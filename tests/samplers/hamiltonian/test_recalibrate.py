@@ -113,7 +113,7 @@ class StopAfter:
 def test_a_resumed_run_does_not_recalibrate_again(store, reference, tmp_path, monkeypatch):
     path = tmp_path / "run"
     stop = StopAfter("warmup", 2)
-    report = sample(store, path, hmc_ecs(recalibrate=40), stop=stop, progress=stop.progress)
+    report = sample(store, path, hmc_ecs(recalibrate=40), interrupted=stop, progress=stop.progress)
     assert not report.finished
     monkeypatch.setattr("streammc.samplers.hamiltonian.problem.recalibrate", None)
     monkeypatch.setattr("streammc.samplers.common.preparation.compute", None)
@@ -124,7 +124,7 @@ def test_a_resumed_run_does_not_recalibrate_again(store, reference, tmp_path, mo
 def test_stopped_in_the_short_run_nothing_is_left(store, reference, tmp_path):
     stop = StopAfter("recalibration", 1)
     report = sample(
-        store, tmp_path / "run", hmc_ecs(recalibrate=40), stop=stop, progress=stop.progress
+        store, tmp_path / "run", hmc_ecs(recalibrate=40), interrupted=stop, progress=stop.progress
     )
     assert not report.finished
     assert not report.changed

@@ -113,7 +113,7 @@ def test_resumed_run_has_the_same_bits(small_job, tmp_path):
             model,
             sampler,
             path=tmp_path / "parts",
-            stop=lambda: next(polled) > 12,
+            interrupted=lambda: next(polled) > 12,
             progress=lambda *_: None,  # so that every interval is committed alone
             **options,
         )

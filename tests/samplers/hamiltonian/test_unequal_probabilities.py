@@ -83,7 +83,7 @@ def test_stopped_and_resumed_it_has_the_same_bits(small_job, store, unequal, tmp
     for batch in (7, 4096, 1):
         stop = StopAfter(4)
         report = draw(
-            small_job, store, path, stop=stop, progress=stop.progress, batch_iterations=batch
+            small_job, store, path, interrupted=stop, progress=stop.progress, batch_iterations=batch
         )
         assert not report.finished
     assert draw(small_job, store, path).finished

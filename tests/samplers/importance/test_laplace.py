@@ -257,7 +257,7 @@ def test_stopped_and_resumed_under_other_resources_it_has_the_same_bits(logistic
         resources = {"threads": 1 + number % 2, "batch_iterations": 7, "scheduler": "sync"}
         data, model = logistic_data
         request = RunRequest(data, model, laplace(), path=path, seed=3, chains=4, **options)
-        report = run_job(replace(request, stop=stop, **resources))
+        report = run_job(replace(request, interrupted=stop, **resources))
         if report.finished:
             break
         if RunDirectory.exists(path):

@@ -38,7 +38,7 @@ def test_stopped_in_warmup_and_after_it_the_run_is_the_same(data, tmp_path):
 
     for commits in (1, 2):
         left[0] = commits
-        report = sample(data, tmp_path / "run", stop=lambda: left[0] <= 0, progress=progress)
+        report = sample(data, tmp_path / "run", interrupted=lambda: left[0] <= 0, progress=progress)
         assert not report.finished
     again = sample(data, tmp_path / "run")
     runs = [RunDirectory.open(tmp_path / name) for name in ("whole", "run")]
