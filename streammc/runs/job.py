@@ -252,7 +252,7 @@ def _settled(
 
     The run comes twice: any, and ``None`` for one that is to be replaced.
     """
-    check_counts(request.draws, request.warmup, request.chains, request.seed)
+    check_counts(request)
     sampler = request.sampler
     refuse_stop(sampler, request.stopping, request.draws)
     schedule = asked_schedule(request.temperature, sampler)

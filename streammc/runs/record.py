@@ -31,9 +31,12 @@ MAX_COUNT = 10**9
 UNIT = Schedule()
 
 
-def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
+def check_counts(request: RunRequest) -> None:
     """Raise ConfigError unless the counts and the seed are in range."""
-    for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("chains", chains, 1)):
+    for name, least in (("draws", 1), ("warmup", 0), ("chains", 1), ("threads", 1)):
+        value = getattr(request, name)
+        if value is None and name == "threads":
+            continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(
                 f"{name} must be a whole number of at least {least}, found {value!r}: give one"
@@ -42,6 +45,7 @@ def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None
             raise ConfigError(
                 f"{name} must be at most {MAX_COUNT}, found {value}: give a smaller number"
             )
+    seed = request.seed
     if seed is not None and (
         isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED
     ):

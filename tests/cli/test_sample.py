@@ -138,6 +138,16 @@ def test_another_job_does_not_touch_the_run(
     record_property("figure", f"other {change[0].lstrip('-')}: 78")
 
 
+def test_threads_are_no_setting_of_a_run_and_change_no_draw(run: Path) -> None:
+    other = ["other" if word == "run" else word for word in MADE]
+    assert 0 == streammc(*other, "--draws", "60", "--threads", "1").code
+    digest = RunDirectory.open(run).digest()
+    assert digest == RunDirectory.open(run.parent / "other").digest()
+    recorded = json.loads((run / "config.json").read_text())
+    assert recorded == json.loads((run.parent / "other" / "config.json").read_text())
+    assert 2 == streammc(*other, "--threads", "0").code
+
+
 def test_check_decides_the_exit_code(run: Path) -> None:
     words = (*MADE, "--draws", "60", "--json", "--check")
     good = streammc(*words, "rhat=9,ess=2")

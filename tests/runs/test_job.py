@@ -219,6 +219,8 @@ def test_stop_keeps_whole_intervals_and_the_next_call_finishes(datasets, finishe
         {"seed": -1},
         {"seed": 2**63},
         {"seed": 1.5},
+        {"threads": 0},
+        {"threads": 1.5},
     ],
 )
 def test_bad_counts_are_refused_before_any_work(tmp_path, options):

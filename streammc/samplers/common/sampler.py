@@ -137,12 +137,17 @@ class ExecutionOptions(PassOptions):
     chains_on
         ``"workers"``: chains are tasks on the cluster of ``scheduler``, whose workers see ``path``
         and the store; draws are the same, bit for bit.
+    threads
+        Threads of the chains. ``None``: one per core.
     """
 
     chains_on: Literal["here", "workers"] = setting(
         "here",
         "Chains as threads of this process, or as tasks on the cluster of --scheduler.",
         recorded=False,
+    )
+    threads: int | None = setting(
+        None, "Threads of the chains; default: one per core.", minimum=1, recorded=False
     )
 
 
@@ -250,8 +255,6 @@ class RunRequest(RunArguments):
     _: KW_ONLY
     interrupted: Callable[[], bool] = never
     """Polled several times a second; true ends the run after the last commit."""
-    threads: int | None = None
-    """Threads of the chains; ``None``: one per core. No bit of the draws depends on it."""
     batch_iterations: int = 4096
     """Largest number of iterations of a compiled call. No bit of the draws depends on it."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
