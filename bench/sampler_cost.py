@@ -19,8 +19,8 @@ from page import machine, publish, short
 from scipy.optimize import least_squares
 
 import streammc
+from streammc.control_variates.bound import resolved
 from streammc.control_variates.certify import compute
-from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.runs.audit import audit_draws, log_weights
 from streammc.samplers.common import sampler_cost

@@ -167,7 +167,7 @@ def model_of_run(
     IdentityError
         If that code has changed since the run began.
     """
-    from streammc.control_variates.default_priors import as_recorded
+    from streammc.control_variates.bound import as_recorded
     from streammc.runs.record import registered_model
 
     address = str((settings or {}).get("model"))
@@ -196,7 +196,7 @@ def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
 
     A note says so if a mixed model needs more quadrature nodes than the default.
     """
-    from streammc.control_variates.default_priors import resolved
+    from streammc.control_variates.bound import resolved
     from streammc.priors import ScaledPriors
     from streammc.runs.prior_texts import describe_priors, priors_lines
 

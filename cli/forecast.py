@@ -35,7 +35,7 @@ def forecast(output: Output, interruption: Interruption, request: RunRequest) ->
     RefusedError
         If the sampler named by the user cannot be correct for this model or data.
     """
-    from streammc.control_variates.default_priors import resolved
+    from streammc.control_variates.bound import resolved
     from streammc.control_variates.forecast import announce
     from streammc.numerics.process_limits import available_threads
     from streammc.runs.prior_texts import describe_priors
@@ -110,7 +110,7 @@ def _without_passes(
     output: Output, request: RunRequest, dataset: Dataset, text: str, cost: PassCost | None = None
 ) -> dict[str, Any]:
     """Return the forecast without any pass; print a note about the missing items."""
-    from streammc.control_variates.default_priors import resolved
+    from streammc.control_variates.bound import resolved
     from streammc.runs.prior_texts import describe_priors
 
     model = resolved(request.model, dataset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammc.control_variates.default_priors import resolved
+from streammc.control_variates.bound import resolved
 from streammc.samplers.common.sampler import RunRequest, Setup
 
 

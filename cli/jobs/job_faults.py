@@ -316,7 +316,7 @@ def _to_predict(job: JobFile) -> list[tuple[str, str]]:
 def row_faults(dataset: Any, made: Built, job: JobFile) -> list[Problem]:
     """Return what is wrong between the settings of a job and the columns and rows of its store."""
     from streammc.cli.execute import check_sizes
-    from streammc.control_variates.default_priors import resolved
+    from streammc.control_variates.bound import resolved
     from streammc.likelihood.data_views import by_group
 
     faults: list[Problem] = []

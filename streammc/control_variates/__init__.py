@@ -15,8 +15,8 @@ from streammc.registry import on_first_use
 
 if TYPE_CHECKING:
     from streammc.control_variates.appended import update
+    from streammc.control_variates.bound import resolved
     from streammc.control_variates.certify import compute
-    from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.expansion import ControlVariates
 
 __all__ = ["ControlVariates", "compute", "resolved", "update"]
@@ -46,7 +46,7 @@ __getattr__, __dir__ = on_first_use(
     {
         "compute": "certify",
         "ControlVariates": "expansion",
-        "resolved": "default_priors",
+        "resolved": "bound",
         "update": "appended",
     },
 )

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from streammc.control_variates.certify import compute, from_pass
-from streammc.control_variates.default_priors import resolved
+from streammc.control_variates.bound import bind
+from streammc.control_variates.certify import expanded, from_pass
 from streammc.control_variates.expansion import Certificate, ControlVariates
 from streammc.control_variates.forecast import Phases
 from streammc.control_variates.full_pass.block_pass import (
@@ -117,9 +117,9 @@ def update(
         "earlier_rows": earlier.n_rows,
         "new_rows": dataset.n_rows - earlier.n_rows,
     }
-    reason = _look_again(earlier, model)
+    reason, bound = _look_again(earlier, model), bind(dataset, model)
     if reason is None:
-        now = resolved(model, dataset)
+        now = bound.model
         sums = _new_sums(earlier, dataset, now, scheduler, progress)
         point = _point(earlier, now, sums)
         limit = FARTHEST * math.sqrt(earlier.dim)
@@ -130,9 +130,8 @@ def update(
         facts = Update(**known, kept=False, decrement=away, limit=limit)
     else:
         facts = Update(**known, kept=False, reason=reason)
-    again = compute(
-        dataset,
-        model,
+    again = expanded(
+        bound,
         order=earlier.order,
         scheduler=scheduler,
         progress=progress,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streammc.control_variates.default_priors import resolved
+from streammc.control_variates.bound import Bound, bind
 from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
 from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.full_pass.block_kernel import tile_rows
@@ -44,7 +44,6 @@ from streammc.control_variates.mode.search import (
 from streammc.control_variates.subset import draw_subset, gather, in_memory, level_columns
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.data_views import by_group, tempered
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
 from streammc.models.base import COEFFICIENT
@@ -128,24 +127,49 @@ def compute(
     OutOfMemoryError
         If the matrices of a pass do not fit in the memory that is available.
     """
-    started = time.perf_counter()
     check_kinds(dataset, model)
     check_progress(progress)
     require_rows(model)
-    dataset, model = by_group(dataset, model)
-    model = resolved(model, dataset)
-    dataset = tempered(dataset, Schedule.parse(temperature).final)
-    check_sizes(candidate_rows=candidate_rows, memory_limit=memory_limit)
-    theta, table, labels = check_request(dataset, model, order, passes, theta_star)
-    request = PassRequest(
-        dataset=dataset,
-        model=model,
+    return expanded(
+        bind(dataset, model, temperature=Schedule.parse(temperature).final),
         order=order,
         passes=passes,
-        theta_star=theta,
+        theta_star=theta_star,
         near=near,
-        table=table,
-        labels=labels,
+        scheduler=scheduler,
+        progress=progress,
+        phases=phases,
+        candidate_rows=candidate_rows,
+        memory_limit=memory_limit,
+    )
+
+
+def expanded(
+    bound: Bound,
+    *,
+    order: int = 2,
+    passes: int | None = None,
+    theta_star: Vector | None = None,
+    near: bool = False,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+    phases: Phases | None = None,
+    candidate_rows: int = CANDIDATE_ROWS,
+    memory_limit: int = SUBSET_BYTES,
+) -> ControlVariates:
+    """Return control variates of bound data and model; see :func:`compute`."""
+    started = time.perf_counter()
+    require_rows(bound.model)
+    check_sizes(candidate_rows=candidate_rows, memory_limit=memory_limit)
+    request = PassRequest(
+        dataset=bound.dataset,
+        model=bound.model,
+        order=order,
+        passes=passes,
+        theta_star=check_request(bound, order, passes, theta_star),
+        near=near,
+        table=bound.prior_table,
+        labels=bound.labels,
         candidate_rows=candidate_rows,
         memory_limit=memory_limit,
         scheduler=scheduler,
@@ -338,7 +362,7 @@ def _refuse_no_mode(request: PassRequest, search: FoundMode) -> None:
 _SUBSET_BYTES = 2**24
 
 
-def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> ControlVariates:
+def without_pass(bound: Bound, start: float | None = None) -> ControlVariates:
     """Return control variates of order 0: no Taylor terms, centred at the starting point.
 
     No pass is made: sums are zero, ``factor`` is the identity, and the certificate has 0 passes.
@@ -346,8 +370,9 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
     few rows. ModelError if that is not finite.
     """
     begun = time.perf_counter()
-    model = resolved(model, dataset)
-    _, _, labels = check_request(dataset, model, 0, None, None)
+    dataset, model = bound.dataset, bound.model
+    check_request(bound, 0, None, None)
+    labels = bound.labels
     d = len(labels)
     rows_read = 0
     if start is None:

@@ -14,12 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.default_priors import resolved
+from streammc.control_variates.bound import bind
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
-from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import IdentityError, MissingError, StoreError
-from streammc.likelihood.data_views import by_group
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.shown import Record, Shown
 
@@ -373,8 +371,14 @@ class ControlVariates(Shown):
     ) -> None:
         """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
         if dataset is not None and model is not None:
-            dataset, model = by_group(dataset, model)
-            model = resolved(as_found(model, self.certificate.nodes), dataset)
+            bound = bind(dataset, model, nodes=self.certificate.nodes)
+            dataset, model = bound.dataset, bound.model
+        self.require_bound(dataset, model, name)
+
+    def require_bound(
+        self, dataset: Dataset | None, model: Model | None, name: str = "control variates"
+    ) -> None:
+        """Raise IdentityError unless these belong to a data set and a model that are bound."""
         if dataset is not None and dataset.fingerprint != self.fingerprint:
             raise IdentityError(
                 f"expected {name} for the store {dataset.address!r} (fingerprint "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.default_priors import as_recorded
+from streammc.control_variates.bound import as_recorded
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError

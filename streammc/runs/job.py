@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import registry
-from streammc.control_variates.default_priors import as_recorded, resolved
+from streammc.control_variates.bound import as_recorded, with_data
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import MOST_DRAWS, StopRule
 from streammc.errors import ConfigError, RefusedError
@@ -30,7 +30,7 @@ from streammc.runs.record import (
     recorded_scale,
     refuse_earlier,
 )
-from streammc.runs.setup import contents, decide, follow_store, instead, load
+from streammc.runs.setup import chosen, contents, follow_store, instead, load
 from streammc.runs.worker_chains import HERE, WorkerChains, check_request
 from streammc.samplers.common.chains import Chains, SharedProblem, StoppedError
 from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
@@ -95,14 +95,14 @@ class Watch:
     """
 
     def __init__(self, run: RunDirectory, sampler: Sampler) -> None:
-        self._run, self._sampler = run, sampler
+        self._run, self._sampler, self._limit = run, sampler, sampler.variance_limit
         self._sum, self._count = 0.0, 0
         if run.phase == "warmup" or not (run.committed_draws or run.warmup):
             return
         drawn = run.committed_draws > 0
         if not drawn or run.committed_draws == run.draws:
             self._check_sign("draws" if drawn else "warmup")
-        if not math.isfinite(sampler.variance_limit):
+        if not math.isfinite(self._limit):
             return
         phase = "draws" if drawn else "warmup"
         variance = run.statistics("log_lik_variance", phase=phase)["log_lik_variance"]
@@ -110,18 +110,19 @@ class Watch:
             last = (run.warmup - 1) // run.interval * run.interval
             variance = variance[:, last:]
         if not drawn:
-            check_variance(float(variance.mean()), self._sampler)
+            check_variance(float(variance.mean()), self._limit)
             return
         for first in range(0, variance.shape[1], run.interval):
             part = variance[:, first : first + run.interval]
             if run.next_length and first >= run.next_start:
-                check_variance((self._sum + float(part.sum())) / (self._count + part.size), sampler)
+                total = self._sum + float(part.sum())
+                check_variance(total / (self._count + part.size), self._limit)
                 break  # a short last interval, which is drawn again
             self._look_at_variance("draws", part, False)
 
     def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
         """Check statistics (chain, iteration) of an interval; ``ended``: the last of its phase."""
-        if math.isfinite(self._sampler.variance_limit):
+        if math.isfinite(self._limit):
             self._look_at_variance(phase, statistics["log_lik_variance"], ended)
         if ended:
             self._check_sign(phase)
@@ -129,9 +130,9 @@ class Watch:
     def _look_at_variance(self, phase: str, variance: NDArray[np.float64], ended: bool) -> None:
         if phase == "draws":
             self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size
-            check_variance(self._sum / self._count, self._sampler)
+            check_variance(self._sum / self._count, self._limit)
         elif ended:
-            check_variance(float(variance.mean()), self._sampler)
+            check_variance(float(variance.mean()), self._limit)
 
     def _check_sign(self, phase: str) -> None:
         """Raise RefusedError if signs cancel in the second half of ``phase``."""
@@ -148,9 +149,8 @@ class Watch:
             )
 
 
-def check_variance(mean: float, sampler: Sampler) -> None:
+def check_variance(mean: float, limit: float) -> None:
     """Raise RefusedError if the mean variance is so high that draws would be biased."""
-    limit = sampler.variance_limit
     if limit < math.inf and not mean <= limit:
         raise RefusedError(
             f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would be "
@@ -212,7 +212,7 @@ def run_job(request: RunRequest) -> RunReport:
         if old is None and not is_temporary(folder):
             refuse_reserved_name(folder)
         try:
-            setup = decide(request)
+            setup = chosen(request)
         except StoppedError:
             return RunReport(folder, {}, False, False)
     if request.interrupted():
@@ -272,7 +272,7 @@ def _settled(
     request = replace(
         request,
         dataset=dataset,
-        model=resolved(model, dataset),
+        model=with_data(model, dataset),
         seed=seed,
         path=folder,
         temperature=schedule.describe(),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from streammc.control_variates.default_priors import resolved
+from streammc.control_variates.bound import resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.errors import ConfigError, OutOfMemoryError, RefusedError
@@ -30,7 +30,7 @@ _AS_FAST: Final = "hmc, because it is exact and as fast; "
 _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
-def decide(request: RunRequest) -> Setup:
+def chosen(request: RunRequest) -> Setup:
     """Return the setup of a run: control variates, plan and sampler, with the reason as text.
 
     Without a given sampler, it is ``pt`` for a likelihood that is not a product over rows,
@@ -48,13 +48,17 @@ def decide(request: RunRequest) -> Setup:
     StoppedError
         If ``request.interrupted()`` became true in a short run.
     """
-    request = replace(request, model=resolved(request.model, request.dataset))
     unit = request.dataset.unit_name
     try:
         setup = _decide(request)
     except RefusedError as error:
         raise RefusedError(in_units(str(error), unit)) from None
     return replace(setup, reason=in_units(setup.reason, unit))
+
+
+def decide(request: RunRequest) -> Setup:
+    """Return the setup of a request whose model still has to be bound; see :func:`chosen`."""
+    return chosen(replace(request, model=resolved(request.model, request.dataset)))
 
 
 def _decide(request: RunRequest) -> Setup:
@@ -64,7 +68,7 @@ def _decide(request: RunRequest) -> Setup:
         return request.sampler.prepare(request, "")
     options = request.sampler_options
     shared = {name: each for name, each in options.items() if name in _options_of("hmc")}
-    setup = _chosen(replace(request, sampler_options=shared))
+    setup = _automatic_setup(replace(request, sampler_options=shared))
     taken = setup.sampler.name
     lacking = [name for name in options if name not in _options_of(taken)]
     if lacking:
@@ -82,7 +86,7 @@ def _decide(request: RunRequest) -> Setup:
     return replace(again, reason=reason)
 
 
-def _chosen(request: RunRequest) -> Setup:
+def _automatic_setup(request: RunRequest) -> Setup:
     """Return the setup with the sampler that is chosen automatically."""
     options = request.sampler_options
     if request.model.joint is not None:
@@ -235,8 +239,9 @@ def follow_store(run: RunDirectory, dataset: Dataset) -> None:
 
 
 def load(run: RunDirectory, dataset: Dataset | None = None, model: Model | None = None) -> Setup:
-    """Return the setup recorded in a run, checked against data and model if given."""
-    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
+    """Return the setup recorded in a run, checked against bound data and model if given."""
+    cv = ControlVariates.open(run.path / CONTROL_VARIATES)
+    cv.require_bound(dataset, model, f"control variates {str(run.path / CONTROL_VARIATES)!r}")
     options = dict(run.attributes["sampler"])
     sampler: Sampler = builder(options.pop("name"))(**options)
     described = run.attributes["plan"]

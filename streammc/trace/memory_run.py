@@ -152,17 +152,14 @@ class MemoryRun(RunDirectory):
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
         """Return the draws of theta (chain, draw, d), columns as :attr:`labels`."""
         empty = np.empty((self.chains, 0, len(self.labels)))
-        return np.concatenate([empty, *(done.theta for done in self._commits[phase])], axis=1)
+        return np.concatenate([empty, *[done.theta for done in self._commits[phase]]], axis=1)
 
     def _statistics(self, phase: str) -> dict[str, NDArray[Any]]:
         """Return the statistics (chain, draw) of a phase by name."""
+        chains, made = self.chains, self._commits[phase]
         return {
             name: np.concatenate(
-                [
-                    np.empty((self.chains, 0), dtype),
-                    *(done.stats[name] for done in self._commits[phase]),
-                ],
-                axis=1,
+                [np.empty((chains, 0), dtype), *[done.stats[name] for done in made]], axis=1
             )
             for name, dtype in self._state.layout.stats.items()
         }

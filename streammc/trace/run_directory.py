@@ -171,18 +171,17 @@ class RunView:
         If the last chunk is short and the run was extended, the interval starts at that chunk:
         its committed draws are computed again and must be the same.
         """
-        return self._state.next_start(self.phase)
+        return self._state.next_interval().start
 
     @property
     def next_length(self) -> int:
         """Number of draws of the next interval; 0 if all draws are committed."""
-        left = self._state.planned(self.phase) - self.next_start
-        return min(self.interval, left)
+        return self._state.next_interval().length
 
     @property
     def next_whole(self) -> int:
         """Number of whole intervals from :attr:`next_start` to the end of :attr:`phase`."""
-        return (self._state.planned(self.phase) - self.next_start) // self.interval
+        return self._state.next_interval().whole
 
     def finished(self, draws: int | None = None) -> bool:
         """Return whether the warm-up and ``draws`` draws (default: as planned) are committed."""
@@ -555,14 +554,14 @@ class RunDirectory(RunView):
         self, phase: str, theta: NDArray[np.float64], stats: Mapping[str, NDArray[Any]]
     ) -> tuple[int, int, dict[str, NDArray[Any]]]:
         """Return first draw, length and kept statistics of an interval that is appended."""
-        start, length = self.next_start, self.next_length
-        whole = [n * self.interval for n in range(1, self.next_whole + 1)]
+        now, start, length, n_whole = self._state.next_interval()
+        whole = [n * self.interval for n in range(1, n_whole + 1)]
         if theta.shape[1:2] and theta.shape[1] in whole:
             length = theta.shape[1]
         shape = (self.chains, length, len(self.labels))
-        if phase != self.phase or theta.shape != shape or not length:
+        if phase != now or theta.shape != shape or not length:
             raise StreammcError(
-                f"expected an interval of {self.phase} of shape {shape}, found {phase} "
+                f"expected an interval of {now} of shape {shape}, found {phase} "
                 f"{theta.shape}: report it, with what was run"
             )
         wrong = set(self._state.layout.stats) - set(stats)

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,6 +259,17 @@ class Mark:
     crc32c: int
 
 
+class NextInterval(NamedTuple):
+    """The draws that are committed next."""
+
+    phase: str
+    start: int
+    length: int
+    """Number of draws; 0 if all are committed."""
+    whole: int
+    """Number of whole intervals from ``start`` to the end of the phase."""
+
+
 @dataclass(frozen=True)
 class RunState:
     """Immutable layout, plan and commit of a run; each commit makes a new state."""
@@ -298,6 +309,14 @@ class RunState:
     def phase(self) -> str:
         """Return the phase of the next interval; ``draws`` also if all are committed."""
         return "warmup" if self.committed["warmup"] < self.warmup else "draws"
+
+    def next_interval(self) -> NextInterval:
+        """Return phase, first draw and length of the next interval."""
+        phase = self.phase()
+        start = self.next_start(phase)
+        left = self.planned(phase) - start
+        interval = self.layout.interval
+        return NextInterval(phase, start, min(interval, left), left // interval)
 
     def mark(self) -> Mark | None:
         """Return the checkpoint from which the next interval continues."""

@@ -244,11 +244,13 @@ def test_the_full_pass_refuses_it():
 
 
 def test_a_store_without_a_response_is_refused():
+    from streammc.control_variates.bound import bind
     from streammc.control_variates.certify import without_pass
 
     X, _ = some_rows(30)
+    data = streammc.from_arrays(X, feature_names=["a", "b", "c"])
     with pytest.raises(ModelError, match="expected a response"):
-        without_pass(streammc.from_arrays(X, feature_names=["a", "b", "c"]), gaussian_process())
+        without_pass(bind(data, gaussian_process()))
 
 
 @pytest.mark.parametrize("what", ["offset", "weight"])

@@ -202,9 +202,9 @@ def test_recorded_variance_above_1_warns_and_above_3_stops(shift, size, low, hig
 
 
 def test_mean_variance_above_3_is_refused():
-    check_variance(3.0, hmc_ecs())
+    check_variance(3.0, hmc_ecs().variance_limit)
     for mean in (3.001, np.inf, np.nan):
         with pytest.raises(RefusedError):
-            check_variance(mean, hmc_ecs())
-        check_variance(mean, hmc_ecs(allow_high_variance=True))
-        check_variance(mean, hmc())
+            check_variance(mean, hmc_ecs().variance_limit)
+        check_variance(mean, hmc_ecs(allow_high_variance=True).variance_limit)
+        check_variance(mean, hmc().variance_limit)

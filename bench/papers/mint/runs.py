@@ -18,6 +18,7 @@ import numpy as np
 
 from bench.papers.measures import Array
 from bench.papers.records import log
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import without_pass
 from streammc.likelihood.data_views import tempered
 from streammc.likelihood.temperature import Schedule
@@ -42,7 +43,7 @@ class Case:
         """Return a chain at its start."""
         n = self.store.n_rows
         hot = tempered(self.store, self.temperature * self.sampler.implied_temperature(n))
-        start = without_pass(hot, self.model, self.sampler.start)
+        start = without_pass(bind(hot, self.model), self.sampler.start)
         schedule = Schedule(self.temperature)
         problem = metropolis(hot, self.model, start, None, self.sampler, schedule)
         kernel = problem.kernel(seed, chain)

@@ -27,6 +27,7 @@ import streammc
 from bench.papers.drawing import save
 from bench.papers.hmc_ecs.higgs_store import shipped
 from bench.papers.markdown import table
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import without_pass
 from streammc.likelihood.temperature import Schedule
 from streammc.numerics.process_limits import single_threaded
@@ -206,7 +207,7 @@ def tested(data: Data, net: Net, remedy: str) -> Curve:
     Delta' is too large. A proposal is one step: with 5 or 20 the standard deviation is too large
     at the paper's step size in 99 % of the decisions and more.
     """
-    model, start = net.model, without_pass(data.store, net.model)
+    model, start = net.model, without_pass(bind(data.store, net.model))
     sampler = mh_fixed(
         proposal="sghmc", control_variate="none", friction=ALPHA, step_size=eta(0) ** 0.5,
         covariance="diagonal", subsample_size=M, gradient_size=M, batches=BATCHES, remedy=remedy,
@@ -244,7 +245,7 @@ def tested(data: Data, net: Net, remedy: str) -> Curve:
 def measure(data: Data) -> dict[str, Curve]:
     """Return the curves of one part; Adagrad's rate is the best after a fifth of the passes."""
     net = Net(data.X.shape[1])
-    start = without_pass(data.store, net.model).theta_star
+    start = without_pass(bind(data.store, net.model)).theta_star
     found = {
         f"mh-fixed, {remedy}": tested(data, net, remedy) for remedy in ("skip", "grow", "shrink")
     }

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streammc.control_variates.bound import Bound
 from streammc.control_variates.coordinates import best_coordinates, covering_draws
 from streammc.control_variates.forecast import Phases, announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
@@ -75,9 +76,10 @@ class PassRequest:
 
 
 def check_request(
-    dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
-) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
-    """Return first centre, prior table and labels; raise if the request is not valid."""
+    bound: Bound, order: int, passes: int | None, theta_star: Vector | None
+) -> Vector | None:
+    """Return the first centre; raise if the request is not valid."""
+    dataset, model = bound.dataset, bound.model
     if isinstance(order, bool) or order not in (0, 1, 2):
         raise ConfigError(f"expected order 0, 1 or 2, found {order!r}; choose 2 if in doubt")
     if passes is not None and not _whole(passes, 1):
@@ -92,8 +94,7 @@ def check_request(
             "name its column with 'streammc ingest --response'"
         )
     _refuse_centred(dataset, model)
-    labels = tuple(model.labels(dataset.feature_names))
-    table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
+    labels, table = bound.labels, bound.prior_table
     free = int(np.count_nonzero(table[:, KIND] == FLAT))
     heat = dataset.temperature
     n_rows = dataset.table.n_rows
@@ -105,7 +106,7 @@ def check_request(
             "the scale a proper prior (--prior 'sigma=half_normal(10)')"
         )
     if theta_star is None:
-        return None, table, labels
+        return None
     try:
         theta = np.array(theta_star, dtype=np.float64)
     except (TypeError, ValueError):
@@ -119,7 +120,7 @@ def check_request(
             f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
             "; give one number for each"
         )
-    return theta, table, labels
+    return theta
 
 
 def _refuse_centred(dataset: Dataset, model: Model) -> None:

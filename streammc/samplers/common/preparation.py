@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from streammc.control_variates.certify import compute
+from streammc.control_variates.bound import Bound
+from streammc.control_variates.certify import expanded
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import FORECAST
 from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan_units
@@ -58,15 +59,14 @@ def control_variates(request: RunRequest, order: Literal[0, 1, 2] | None = None)
     """
     given = request.control_variates
     if given is None:
-        return compute(
-            request.dataset,
-            request.model,
+        return expanded(
+            Bound(request.dataset, request.model),
             order=2 if order is None else order,
             scheduler=request.scheduler,
             progress=request.blocks_of("pass"),
             phases=request.progress,
         )
-    given.require(request.dataset, request.model)
+    given.require_bound(request.dataset, request.model)
     if order is not None and given.order != order:
         raise IdentityError(
             f"expected control variates of order {order}, as the sampler has it, found order "

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from streammc import rng as streams
+from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import require_rows, without_pass
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError
@@ -34,7 +35,7 @@ def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:
     if sampler.needs_pass(request.model):
         cv = control_variates(request)
     else:
-        cv = without_pass(request.dataset, request.model, sampler.start)
+        cv = without_pass(Bound(request.dataset, request.model), sampler.start)
     return Setup(sampler, cv, None, reason or NAMED)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng as streams
-from streammc.control_variates.certify import compute, require_rows
+from streammc.control_variates.bound import Bound
+from streammc.control_variates.certify import expanded, require_rows
 from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.effect_coordinates import group_coordinates, level_coordinates
 from streammc.control_variates.expansion import ControlVariates
@@ -354,7 +355,7 @@ def recalibrate(
         "phases": request.progress,
     }
     if first is None:
-        first = compute(dataset, model, **options)
+        first = expanded(Bound(dataset, model), **options)
     settings = PlanRequest(unit_rows=sampler.unit_rows, certainty=sampler.certainty)
     first_plan = plan_units(first, dataset, model, settings, memory=2 * memory_limit())
     plan = _affordable(first_plan)
@@ -376,7 +377,7 @@ def recalibrate(
         team.close()
     theta = model.unconstrain(np.concatenate(kept.theta, axis=1)[:, iterations // 2 :])
     centre = theta.reshape(-1, first.dim).mean(axis=0)
-    second = compute(dataset, model, theta_star=centre, near=True, **options)
+    second = expanded(Bound(dataset, model), theta_star=centre, near=True, **options)
     gathered = sum(kernel.rows_gathered for kernel in team.kernels) + len(plan.certainty_rows)
     recalibration = {
         "iterations": iterations,

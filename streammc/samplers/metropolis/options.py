@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
+from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import require_rows, without_pass
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_norms import term_bound
@@ -177,7 +178,7 @@ class MetropolisOptions(Sampler):
         """Return control variates and the plan of the first rows, where they are asked for."""
         require_rows(request.model)
         if not self.needs_pass(request.model):
-            cv = without_pass(request.dataset, request.model, self.start)
+            cv = without_pass(Bound(request.dataset, request.model), self.start)
             return Setup(self, _bounded(cv, request, self, None), None, reason or NAMED)
         if not self.subsampled:
             return Setup(self, control_variates(request), None, reason or NAMED)

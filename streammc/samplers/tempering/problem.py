@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from streammc import rng as streams
+from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import without_pass
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import FORECAST
@@ -128,7 +129,7 @@ def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup
     if sampler.needs_pass(model):
         cv = control_variates(request)
     else:
-        cv = without_pass(dataset, model, sampler.start)
+        cv = without_pass(Bound(dataset, model), sampler.start)
     settled, levels = settle(
         dataset, model, cv, sampler, seed=request.stream_seed, stop=request.interrupted
     )

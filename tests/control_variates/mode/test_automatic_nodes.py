@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.control_variates.default_priors import as_recorded, resolved
+from streammc.control_variates.bound import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.mode import quadrature
 from streammc.likelihood.data_views import by_group, tempered

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import compute, without_pass
 from streammc.control_variates.full_pass.row_norms import term_bound
 from streammc.likelihood.blocks import TILE, allocate_block, load_block
@@ -85,7 +86,7 @@ class Case:
         data = from_arrays(self.X, self.y, weight=self.weight)
         model = logistic(prior=normal(scale=2.0))
         sampler = mh(control_variate=order, unit_rows=B, step_size=0.5)
-        self.cv = without_pass(data, model) if order == "none" else compute(data, model)
+        self.cv = without_pass(bind(data, model)) if order == "none" else compute(data, model)
         made = metropolis(data, model, self.cv, None, sampler, schedule or Schedule(heat))
         self.certain = CERTAIN if certain and order != "none" else CERTAIN[:0]
         self.order = -1 if order == "none" else order

@@ -15,6 +15,7 @@ import pytest
 from problems import batch_z
 
 from streammc.control_variates import compute
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import without_pass
 from streammc.errors import ConfigError, IdentityError
 from streammc.likelihood.data_views import tempered
@@ -48,7 +49,7 @@ def estimating_again(settings, facts, terms, draws, memory, carried, reply, tabl
 def draw(data, model, sampler, n, *, test=None, warmup=2000, seed=1):
     """Return (n, d) draws of one chain without a run directory, and whether it moved."""
     hot = tempered(data, sampler.implied_temperature(data.n_rows))
-    problem = metropolis(hot, model, without_pass(hot, model), None, sampler, Schedule())
+    problem = metropolis(hot, model, without_pass(bind(hot, model)), None, sampler, Schedule())
     kernel = (problem if test is None else replace(problem, decide=test)).kernel(seed, 0)
     kernel.initialise()
     kernel.advance(warmup, True)

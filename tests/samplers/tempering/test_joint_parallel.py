@@ -19,6 +19,7 @@ from numba import types
 from pointers import pointer
 from quick import quick
 
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import without_pass
 from streammc.models import logistic
 from streammc.numerics.jit import (
@@ -155,7 +156,7 @@ def pairs(run, link, joint, explore, chain, batch, power, prior_power, choices, 
 def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0, n=PAIRS):
     data = from_arrays(X[:, None], np.zeros(len(X)))
     model = logistic(prior=normal(1.0))
-    problem = tempering(data, model, without_pass(data, model, None), sampler)
+    problem = tempering(data, model, without_pass(bind(data, model), None), sampler)
     kernel = replace(problem, link=link).kernel(2, 0)
     kernel.initialise()
     ladder = kernel.ladder

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ladders import problem
 
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import without_pass
 from streammc.errors import ConfigError
 from streammc.models import binomial, gaussian_mixture
@@ -113,7 +114,7 @@ def test_few_restarts_warn_and_many_do_not():
 @pytest.mark.parametrize("build", [pt, spt, stt, tt])
 def test_levels_come_from_the_barrier_of_a_pilot_and_end_at_the_prior(build):
     data, model = pair()
-    cv = without_pass(data, model)
+    cv = without_pass(bind(data, model))
     found, reason = settle(data, model, cv, build(), seed=3)
     again, _ = settle(data, model, cv, build(), seed=3)
     assert found == again
@@ -127,7 +128,7 @@ def test_levels_come_from_the_barrier_of_a_pilot_and_end_at_the_prior(build):
 
 def test_the_pilot_chooses_at_most_the_levels_that_were_allowed():
     data, model = pair()
-    cv = without_pass(data, model)
+    cv = without_pass(bind(data, model))
     free, _ = settle(data, model, cv, pt(), seed=3)
     assert free.n_levels > 4
     found, reason = settle(data, model, cv, pt(max_levels=4), seed=3)
@@ -150,7 +151,7 @@ def test_a_resumed_run_has_the_levels_of_the_pilot(tmp_path):
 )
 def test_the_last_level_draws_from_the_prior_in_every_iteration(sampler):
     data, model = pair()
-    given = tempering(data, model, without_pass(data, model), sampler)
+    given = tempering(data, model, without_pass(bind(data, model)), sampler)
     kernel = given.kernel(1, 0)
     kernel.initialise()
     expected = given.kernel(1, 0)
@@ -172,7 +173,7 @@ def test_the_last_level_draws_from_the_prior_in_every_iteration(sampler):
 def test_chains_start_from_the_prior_and_come_to_the_rows(tmp_path):
     """Eight chains, each with a draw of its own: both modes are among the starts."""
     data, model = pair()
-    given = tempering(data, model, without_pass(data, model), pt(n_levels=6))
+    given = tempering(data, model, without_pass(bind(data, model)), pt(n_levels=6))
     signs, heights = [], []
     for chain in range(8):
         kernel = given.kernel(1, chain)

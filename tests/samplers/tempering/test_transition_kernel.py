@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import without_pass
 from streammc.models import gaussian_mixture, logistic
 from streammc.priors import normal
@@ -37,7 +38,7 @@ def problem(sampler, model=None):
     data = from_arrays(X, y) if model is None else from_arrays(X[:, :1], y)
     model = model or logistic(normal(10.0))
     sampler = type(sampler)(**{k: v for k, v in sampler.describe().items() if k != "name"})
-    return tempering(data, model, without_pass(data, model, sampler.start), sampler)
+    return tempering(data, model, without_pass(bind(data, model), sampler.start), sampler)
 
 
 def begun(sampler, **options):

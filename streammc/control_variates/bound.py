@@ -1,26 +1,79 @@
-"""Scales of default priors, and quadrature nodes: from rows in memory, or as recorded by a run."""
+"""A data set and a model bound to each other, once, where a command or a public function begins.
+
+Bound are the units of the model, the temperature, the scales of default priors and the quadrature
+nodes: from rows in memory, or as recorded by a run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from streammc.control_variates.kinds import check_kinds
 from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.likelihood.data_views import by_group
+from streammc.likelihood.data_views import by_group, tempered
 from streammc.likelihood.invalid_responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
-from streammc.protocols import Dataset
+from streammc.protocols import Dataset, Matrix, Model
 
 M = TypeVar("M")
 
 _SUBSET_BYTES: Final = 2**24
 """Memory for the rows that set the scales: 65,536 rows of 29 columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A data set and a model that fit each other: what passes, plans and samplers work on."""
+
+    dataset: Dataset
+    """Rows or groups, whichever are the units of the model, at the temperature of the run."""
+    model: Model
+    """The model, mixed for groups, with scales of default priors and quadrature nodes."""
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Names (d,) of the parameters."""
+        return tuple(self.model.labels(self.dataset.feature_names))
+
+    @cached_property
+    def prior_table(self) -> Matrix:
+        """Prior (d, .) of the parameters; see ``protocols.Prior``."""
+        return np.ascontiguousarray(self.model.prior_table(self.labels), dtype=np.float64)
+
+
+def bind(
+    dataset: Dataset,
+    model: Model,
+    *,
+    temperature: float = 1.0,
+    nodes: int | None = None,
+) -> Bound:
+    """Return a data set and a model as passes and samplers see them.
+
+    Parameters
+    ----------
+    temperature
+        A factor on that of the data set.
+    nodes
+        Quadrature nodes that were found for these data before; ``None``: as many as they need.
+
+    Raises
+    ------
+    ConfigError
+        If the model has no mixed model for the groups of the data set.
+    """
+    dataset, model = by_group(dataset, model)
+    model = with_data(as_found(model, nodes), dataset)
+    return Bound(tempered(dataset, temperature), model)
 
 
 @documented()
@@ -46,6 +99,11 @@ def resolved(model: M, dataset: Dataset) -> M:
     """
     check_kinds(dataset, model)
     dataset, model = by_group(dataset, model)
+    return with_data(model, dataset)
+
+
+def with_data(model: M, dataset: Dataset) -> M:
+    """Return a model of these units with the scales of its default priors, and its nodes."""
     untyped: Any = model
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
