@@ -15,7 +15,8 @@
     ├── AccessError              77  permission
     └── IdentityError            78  configuration or identity does not match
 
-A message has three parts: what was expected, what was found and where, what to do.
+A message has three parts: what was expected, what was found and where, what to do. Who needs one of
+them asks for the field: no code reads or changes the text of a message.
 """
 
 from __future__ import annotations
@@ -34,10 +35,39 @@ def one_line(text: str) -> str:
 
 
 class StreammcError(Exception):
-    """Base class of all errors that streammc raises on purpose."""
+    """Base class of all errors that streammc raises on purpose.
+
+    Parameters
+    ----------
+    text
+        The message, without the advice where that is given.
+    expected, found, where
+        What was expected, what was found, and its place; a message is made of them without a text.
+    advice
+        What to do, as it follows "use".
+
+    Attributes
+    ----------
+    cause
+        The message without the advice.
+    """
 
     exit_code: ClassVar[int] = 70
     code: ClassVar[str] = "internal"
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        expected: str = "",
+        found: str = "",
+        where: str = "",
+        advice: str = "",
+    ) -> None:
+        self.expected, self.found, self.where, self.advice = expected, found, where, advice
+        place = f" in {where}" if where else ""
+        self.cause = text or (f"expected {expected}, found {found}{place}" if expected else "")
+        super().__init__(f"{self.cause}; use {advice}" if advice else self.cause)
 
     def __str__(self) -> str:
         """Return the message on one line, even if a path in it has line breaks."""
@@ -53,10 +83,13 @@ class ReplaceableError(StreammcError):
         The message.
     overwrite
         Its end, with the advice to use ``--overwrite``, which not every command has.
+    fields
+        Fields of the message, see ``StreammcError``.
     """
 
-    def __init__(self, message: str = "", overwrite: str = "") -> None:
-        super().__init__(message + overwrite)
+    def __init__(self, message: str = "", overwrite: str = "", **fields: str) -> None:
+        super().__init__(message + overwrite, **fields)
+        self.overwrite = overwrite
         self.without_overwrite = message
 
 

@@ -43,7 +43,7 @@ def without_overwrite() -> Iterator[None]:
     try:
         yield
     except ReplaceableError as error:
-        if error.without_overwrite == error.args[0]:
+        if not error.overwrite:
             raise
         raise type(error)(error.without_overwrite) from error
 

@@ -144,8 +144,8 @@ class Watch:
         if not mean >= least:
             raise RefusedError(
                 f"expected a mean sign of the estimated likelihood near 1, found {mean:.2g}, "
-                f"under {least:g}: errors grow with its reciprocal; use a larger "
-                "--subsample-size, or hmc"
+                f"under {least:g}: errors grow with its reciprocal",
+                advice="a larger --subsample-size, or hmc",
             )
 
 
@@ -154,7 +154,8 @@ def check_variance(mean: float, limit: float) -> None:
     if limit < math.inf and not mean <= limit:
         raise RefusedError(
             f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would be "
-            "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"
+            "biased",
+            advice="--sampler hmc, a larger --subsample-size, or more passes for theta_star",
         )
 
 

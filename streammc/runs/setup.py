@@ -52,7 +52,8 @@ def chosen(request: RunRequest) -> Setup:
     try:
         setup = _decide(request)
     except RefusedError as error:
-        raise RefusedError(in_units(str(error), unit)) from None
+        advice = in_units(error.advice, unit)
+        raise RefusedError(in_units(error.cause, unit), advice=advice) from None
     return replace(setup, reason=in_units(setup.reason, unit))
 
 
@@ -103,7 +104,7 @@ def _automatic_setup(request: RunRequest) -> Setup:
     try:
         setup = _automatic("hmc-ecs", options).prepare(request, "")
     except RefusedError as error:
-        return _automatic("hmc", options).prepare(request, f"hmc, because {_cause(error)}")
+        return _automatic("hmc", options).prepare(request, f"hmc, because {error.cause}")
     cost = run_cost(request.dataset, request.model, setup.plan)
     if cost is None:
         return setup
@@ -118,11 +119,6 @@ def _if_as_fast(request: RunRequest, cost: RunCost | None) -> Setup | None:
             hmc = _automatic("hmc", request.sampler_options)
             return hmc.prepare(request, _AS_FAST + cost.text())
     return None
-
-
-def _cause(error: RefusedError) -> str:
-    """Return why a sampler was refused, without the advice, which has been taken."""
-    return str(error).split("; use ")[0]
 
 
 def _refuse_factors(sampler: Sampler, model: Model) -> None:
@@ -151,7 +147,7 @@ def instead(setup: Setup, error: RefusedError, options: Mapping[str, Any]) -> Se
     """
     if not {*options} <= {*_options_of("hmc")}:
         raise error
-    reason = f"hmc, because {setup.sampler.name} was given up as it ran: {_cause(error)}"
+    reason = f"hmc, because {setup.sampler.name} was given up as it ran: {error.cause}"
     return Setup(_automatic("hmc", options), setup.cv, None, reason)
 
 

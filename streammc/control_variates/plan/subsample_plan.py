@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,19 @@ RELATIVE: Final = "relative_probability"
 _NAMES: Final = ("hmc-ecs", "hmc-ecs-signed")
 
 
+class Refusal(NamedTuple):
+    """Why subsampling is refused, and what to use instead."""
+
+    cause: str
+    advice: str = ""
+    """Empty where the cause is the whole text, read from a run."""
+
+    @property
+    def text(self) -> str:
+        """Both, as a run records them."""
+        return f"{self.cause}; use {self.advice}" if self.advice else self.cause
+
+
 @dataclass(frozen=True)
 class Plan:
     """The design of the subsample, frozen before the first iteration."""
@@ -110,8 +123,8 @@ class Plan:
     deff: float
     deff_rows: int
     """Design effect of runs of ``deff_rows`` rows, without the certainty rows."""
-    refused: str | None
-    """Why subsampling is refused, and what to do; ``None`` if it is not."""
+    refused: Refusal | None
+    """``None`` if subsampling is not refused."""
     factor_units: int = 0
     """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
     relative: NDArray[np.float32] | None = None
@@ -143,7 +156,7 @@ class Plan:
             "predicted": {name: _plain(value) for name, value in self.predicted.items()},
             "deff": self.deff,
             "deff_rows": self.deff_rows,
-            "refused": self.refused,
+            "refused": self.refused and self.refused.text,
             "factor_units": self.factor_units,
             "probabilities": UNIFORM if self.relative is None else SCORES,
             "passes": self.passes,
@@ -179,7 +192,7 @@ class Plan:
             predicted=dict(described["predicted"]),
             deff=float(described["deff"]),
             deff_rows=int(described["deff_rows"]),
-            refused=described["refused"],
+            refused=described["refused"] and Refusal(described["refused"]),
             factor_units=int(described.get("factor_units", 0)),
             relative=None if described.get("probabilities", UNIFORM) == UNIFORM else read(RELATIVE),
             score_seconds=float(described.get("score_seconds", 0.0)),
@@ -279,7 +292,9 @@ def plan(
     certain = len(choice.certain)
     refused = None
     if subsample_size is None and not choice.load + wanted <= n / 2:
-        refused = refusal_text(certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0])
+        refused = too_many_rows(
+            certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0]
+        )
     reach: tails.Tails | None = None
     if request.perturbed and refused is None and k >= 2:
         reach = tails.profile(cv, dataset, model, b, choice, request.phases)
@@ -290,11 +305,11 @@ def plan(
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
             remedy = ", or a larger --subsample-size, or leave it out"
-            refused = (
+            refused = Refusal(
                 "expected hmc-ecs to sample the posterior, found a density that leaves the "
                 f"posterior {reach.fault(k)}: the variance of the log-likelihood estimate is not "
-                "small against its units there; use --sampler hmc"
-                f"{'' if subsample_size is None else remedy}"
+                "small against its units there",
+                f"--sampler hmc{'' if subsample_size is None else remedy}",
             )
     if request.n_blocks is not None:
         _require("n_blocks", request.n_blocks, 1, k // group)
@@ -303,10 +318,11 @@ def plan(
     if factor_units:
         predicted |= predicted_signs(choice.rest, b, k, factor_units, choice.moments[0].total[0])
         if refused is None and not predicted["mean_sign"] >= LEAST_SIGN:
-            refused = (
+            refused = Refusal(
                 f"hmc-ecs-signed needs a mean sign of at least {LEAST_SIGN:g}, found "
                 f"{predicted['mean_sign']:.2g} predicted with {k * b} rows: its errors would be "
-                "unbounded; use a larger --subsample-size, a smaller minibatch, or hmc"
+                "unbounded",
+                "a larger --subsample-size, a smaller minibatch, or hmc",
             )
     if reach is not None:
         predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
@@ -423,22 +439,22 @@ def order_lines(relative: NDArray[np.float32] | None, deff: float, deff_rows: in
     return lines
 
 
-def refusal_text(certain: int, work: float, n_rows: int, order: int, name: str) -> str:
+def too_many_rows(certain: int, work: float, n_rows: int, order: int, name: str) -> Refusal:
     """Return the refusal of ``work`` rows an iteration, more than half, and what to do."""
-    message = (
+    cause, advice = (
         f"{name} needs at most half of the {n_rows} rows an iteration to be worth it, found "
         f"{number(work)} to be right here ({certain} certainty rows and "
-        f"{number(work - certain)} sampled); use --sampler hmc"
+        f"{number(work - certain)} sampled)",
+        "--sampler hmc",
     )
-    if order == 2:
-        return message
-    message += f", or control variates of order 2 instead of {order} (--option order=2)"
-    if name != "hmc-ecs":
-        return message
-    return (
-        f"{message}; a given --subsample-size with --option allow_high_variance=true runs it "
-        "biased as it is"
-    )
+    if order != 2:
+        advice += f", or control variates of order 2 instead of {order} (--option order=2)"
+        if name == "hmc-ecs":
+            advice += (
+                "; a given --subsample-size with --option allow_high_variance=true runs it biased "
+                "as it is"
+            )
+    return Refusal(cause, advice)
 
 
 def number(rows: float) -> str:

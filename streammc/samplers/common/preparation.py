@@ -118,7 +118,7 @@ def planned_or_few(
         return chosen
     n_rows = request.dataset.n_rows
     few = min(max(-(-n_rows // 100), _LEAST_ROWS), n_rows)
-    reason = f"{few} rows at a time, since {chosen.refused.split(';')[0]}"
+    reason = f"{few} rows at a time, since {chosen.refused.cause}"
     chosen = planned(request, cv, wish, subsample_size=few, certainty=False)
     return replace(chosen, reasons=(chosen.reasons[0], reason))
 

@@ -451,11 +451,12 @@ def prepare_subsampled(sampler: SubsampleOptions, request: RunRequest, reason: s
         perturbed=perturbed,
     )
     if plan.refused is not None and not sampler.forced:
-        raise RefusedError(plan.refused)
+        raise RefusedError(plan.refused.cause, advice=plan.refused.advice)
     if plan.k < sampler.fewest_units:
         raise RefusedError(
             f"expected a subsample of at least {sampler.fewest_units} units, found {plan.k} of "
             f"{plan.unit_rows} rows in a table of {request.dataset.n_rows}: no variance can be "
-            "estimated from one; use a smaller --unit-rows, a larger --subsample-size, or hmc"
+            "estimated from one",
+            advice="a smaller --unit-rows, a larger --subsample-size, or hmc",
         )
     return Setup(sampler, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))

@@ -127,4 +127,4 @@ def test_plan_refuses_a_subsample_whose_mean_sign_is_too_small(heavy):
         crude, store, model, PlanRequest(factor_units=10, subsample_size=20, certainty=False)
     )
     assert chosen.refused is not None
-    assert "mean sign" in chosen.refused
+    assert "mean sign" in chosen.refused.text

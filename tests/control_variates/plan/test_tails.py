@@ -90,15 +90,15 @@ def test_a_scale_with_a_long_tail_is_refused(poisson_counts):
     near = plan(cv, store, model)
     assert near.refused is None  # draws around the mode do not show it
     far = plan(cv, store, model, PlanRequest(perturbed=True))
-    assert "leaves the posterior" in far.refused
-    assert "use --sampler hmc" in far.refused
+    assert "leaves the posterior" in far.refused.text
+    assert "use --sampler hmc" in far.refused.text
 
 
 def test_a_given_subsample_that_cannot_hold_is_refused_with_the_remedy(poisson_counts):
     store, model, cv, _, _ = poisson_counts
     found = plan(cv, store, model, PlanRequest(perturbed=True, subsample_size=200))
-    assert "with 200 units" in found.refused
-    assert "larger --subsample-size" in found.refused
+    assert "with 200 units" in found.refused.text
+    assert "larger --subsample-size" in found.refused.text
 
 
 def test_the_perturbation_is_that_of_subsamples_drawn_by_brute_force(poisson_counts):
@@ -159,7 +159,7 @@ def test_more_units_are_taken_where_they_hold_the_tails():
     assert far.k > 5 * near.k
     assert far.predicted["perturbation"] <= LARGEST_PERTURBATION
     few = plan(cv, store, model, PlanRequest(perturbed=True, subsample_size=near.k))
-    assert "in the tail of phi" in few.refused
+    assert "in the tail of phi" in few.refused.text
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
