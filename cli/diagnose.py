@@ -92,6 +92,8 @@ def diagnosis(path: str) -> dict[str, Any]:
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
             "temperature": schedule_of(run.identity).describe(),
+            "chains": run.chains,
+            "warmup": run.warmup,
             **mean_statistics(run),
             "evaluations": spent["evaluations"],
             **setup.sampler.facts(run, setup),

@@ -256,7 +256,7 @@ FAMILY_CHECKS = {
 
 
 @pytest.mark.parametrize("name", quick(registry.SAMPLERS, *QUICK))
-def test_every_sampler_fills_its_part_of_the_report(store: Path, name: str) -> None:
+def test_every_sampler_fills_its_part_of_the_report_finished_or_not(store: Path, name: str) -> None:
     words = ("--seed", "1", "--draws", "30", "--warmup", "30", "--chains", "2", "--quiet")
     sampled = streammc("sample", store, "-o", "r", "--model", "logistic", "--sampler", name, *words)
     assert 0 == sampled.code, sampled.err
@@ -265,11 +265,16 @@ def test_every_sampler_fills_its_part_of_the_report(store: Path, name: str) -> N
     assert FAMILY_CHECKS.get(name, "error of a decision") in page.text
     if registry.sampler(name)().target in ("biased", "approximate"):
         assert "Take these draws with care" in page.text
+    opened = RunDirectory.open("r")
+    with opened.lock():
+        opened.extend(100)
+        opened.set_attributes({"summary": None})
+    done = streammc("diagnose", "r")
+    assert 0 == done.code, done.err
+    assert [] == written("r").faults
 
 
 def test_an_unfinished_run_has_a_report_without_a_verdict(run: Path, store: Path) -> None:
-    from streammc.trace.run_directory import RunDirectory
-
     opened = RunDirectory.open(run)
     with opened.lock():
         opened.set_attributes({"summary": None})
