@@ -91,5 +91,6 @@ def limited(
 
 def listen() -> None:
     """Undo what a shell does to its background jobs."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+    names = "SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT", "SIGTSTP"
+    for signum in (signal.Signals[name] for name in names):
         signal.signal(signum, signal.SIG_DFL)

@@ -26,7 +26,7 @@ def histories(*words: object) -> subprocess.CompletedProcess[str]:
 def test_any_history_of_operations_leaves_what_the_model_says(
     record_property: Callable[[str, object], None],
 ) -> None:
-    examples, steps = rounds(4, 200), rounds(12, 50)
+    examples, steps = rounds(10, 200), rounds(12, 50)
     found = histories(examples, steps)
     assert 0 == found.returncode, found.stderr[-4000:]
     done = json.loads(found.stdout)

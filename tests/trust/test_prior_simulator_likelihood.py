@@ -18,7 +18,9 @@ from quick import quick
 from streammc.priors import lognormal, normal
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 
-LIMIT, ROWS, STEPS, POWER = 4.5, 6, 3, 1.5
+LIMIT, ROWS, STEPS = 4.5, 6, 3
+POWER = rounds(20, 15) / 10
+"""Of the likelihood that is caught."""
 LOGARITHMS = {"sigma": (0.2, 0.3), "phi": (0.5, 0.4), "nu": (1.5, 0.4)}
 """Mean and standard deviation of the logarithm of a positive parameter."""
 SLOPE = 0.4

@@ -36,7 +36,10 @@ def start(*words: str | Path) -> subprocess.Popen[str]:
         listen()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=prepare)
+    # In a group of its own: a group without a shell above it is not stopped by SIGTSTP.
+    return subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, preexec_fn=prepare, process_group=0
+    )
 
 
 def processor_seconds() -> float:
