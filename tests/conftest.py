@@ -13,7 +13,9 @@ import pytest
 LONGEST_FIRST = tuple(
     f"tests/{name}.py"
     for name in (
+        "trust/test_histories",
         "trust/test_seeded_bugs",
+        "examples/test_flights",
         "trust/test_cluster_faults",
         "docs/test_how_to_commands",
         "samplers/hamiltonian/test_trajectories",
