@@ -4,7 +4,8 @@ Run as ``python bench/walk.py [--list]``. Four calls are followed: ``sample`` in
 path, ``ingest`` of one Parquet file, a full pass, and ``streammc sample --help``. Each is made once
 before, so that what is compiled or imported at a first use does not count. A file is entered when
 one of its functions is called; a change of file is a call from one file of streammc into another.
-``--list`` prints the files.
+``numerics/dispatchers.py`` is left out: a compiled function is called through it, and the call is
+that of the function. ``--list`` prints the files.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = tuple(f"{ROOT / name}{os.sep}" for name in ("streammc", "stores", "cli"))
+COMPILED = str(ROOT / "streammc" / "numerics" / "dispatchers.py")
 
 
 def followed(call: Callable[[], Any]) -> tuple[list[str], int]:
@@ -35,7 +37,7 @@ def followed(call: Callable[[], Any]) -> tuple[list[str], int]:
         if event != "call":
             return
         name = os.path.realpath(frame.f_code.co_filename)
-        if not name.startswith(PLACES) or frame.f_code.co_name == "<module>":
+        if not name.startswith(PLACES) or name == COMPILED or frame.f_code.co_name == "<module>":
             return
         files.setdefault(name.removeprefix(f"{ROOT}{os.sep}"))
         changes += name != here[0]
