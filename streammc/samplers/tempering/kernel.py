@@ -129,7 +129,7 @@ class TemperedProblem:
         ladder.beta[:] = beta
         if not options.subsets_of_rows:
             ladder.power[:] = beta
-            if getattr(options, "path", None) == "posterior":
+            if options.powers_of_prior:
                 ladder.prior_power[:] = beta
             return
         ladder.lo[:], ladder.hi[:] = subset_bounds(options, beta, n)
@@ -145,7 +145,7 @@ def subset_bounds(options: TemperedOptions, beta: Vector, n: int) -> tuple[Index
     sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
     sizes[0] = n
     lo = np.zeros(len(beta), dtype=np.int64)
-    if getattr(options, "subsets", None) != "nested":
+    if not options.nested:
         lo[2:] = np.cumsum(sizes[1:])[:-1]
     return lo, lo + sizes
 

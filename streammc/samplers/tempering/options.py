@@ -99,7 +99,12 @@ class TemperedOptions(Sampler):
     @property
     def powers_of_prior(self) -> bool:
         """Whether the prior is raised to ``beta_m`` as well: no level is the prior then."""
-        return getattr(self, "path", "likelihood") == "posterior"
+        return False
+
+    @property
+    def nested(self) -> bool:
+        """Whether the rows of each level are among those of the level below."""
+        return False
 
     @abstractmethod
     def in_parallel(self) -> ParallelOptions:
@@ -152,6 +157,11 @@ class ParallelOptions(TemperedOptions):
         super().__post_init__()
         check_counts(self, "iterations_per_draw")
 
+    @property
+    def exchanges(self) -> int:
+        """Proposals to exchange rows of every subset, per iteration."""
+        return 0
+
     def in_parallel(self) -> ParallelOptions:
         """Return the sampler with one iteration for a draw."""
         return replace(self, iterations_per_draw=1)
@@ -176,6 +186,11 @@ class ParallelTempering(ParallelOptions):
 
     name: ClassVar[str] = "pt"
     paper: ClassVar[str] = "Geyer 1991, Markov chain Monte Carlo maximum likelihood"
+
+    @property
+    def powers_of_prior(self) -> bool:
+        """Whether the prior is raised to ``beta_m`` as well."""
+        return self.path == "posterior"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,10 +221,20 @@ class SubsampledParallelTempering(ParallelOptions):
     paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
     subsets_of_rows: ClassVar[bool] = True
 
+    @property
+    def nested(self) -> bool:
+        """Whether the rows of each level are among those of the level below."""
+        return self.subsets == "nested"
+
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
         check_counts(self, "resample", least=0)
+
+    @property
+    def exchanges(self) -> int:
+        """Proposals to exchange rows of every subset, per iteration."""
+        return self.resample
 
 
 pt = builder(ParallelTempering)
@@ -266,6 +291,11 @@ class TemperedTransitions(TransitionOptions):
     name: ClassVar[str] = "tt"
     paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
 
+    @property
+    def powers_of_prior(self) -> bool:
+        """Whether the prior is raised to ``beta_m`` as well."""
+        return self.path == "posterior"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SubsampledTransitions(TransitionOptions):
@@ -287,6 +317,11 @@ class SubsampledTransitions(TransitionOptions):
     name: ClassVar[str] = "stt"
     paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
     subsets_of_rows: ClassVar[bool] = True
+
+    @property
+    def nested(self) -> bool:
+        """Whether the rows of each level are among those of the level below."""
+        return self.subsets == "nested"
 
 
 tt = builder(TemperedTransitions)

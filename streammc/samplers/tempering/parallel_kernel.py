@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from streammc.samplers.tempering.loop import (
     run,
     start_tallies,
 )
+
+if TYPE_CHECKING:
+    from streammc.samplers.tempering.options import ParallelOptions
 
 # The inner kernels of one iteration on several threads, the same bits as one after the other.
 #
@@ -241,28 +244,25 @@ class ParallelKernel(TemperedKernel):
     def __init__(
         self, problem: TemperedProblem, seed: int, chain: int, *, batch_iterations: int = 4096
     ) -> None:
-        options = problem.options
+        options = cast("ParallelOptions", problem.options)
         assert options.n_levels is not None
         super().__init__(
             problem, seed, chain, batch_iterations=batch_iterations,
             n_replicas=options.n_levels, transitions=options.inner_steps,
         )  # fmt: skip
         levels = options.n_levels
-        self._every = int(getattr(options, "iterations_per_draw", None) or 1)
-        self._schedule = loop.SCHEDULES[getattr(options, "swaps")]  # noqa: B009
+        self._every = options.iterations_per_draw or 1
+        self._schedule = loop.SCHEDULES[options.swaps]
         self._places = loop.allocate_places(levels)
         self._tallies = start_tallies(levels)
         self._rates = np.zeros((levels, 2))
         self._known = np.zeros(2)
-        self._proposals = int(getattr(options, "resample", 0))
+        self._proposals = options.exchanges
         self._candidates = allocate_candidates(self._proposals, len(problem.full.design))
         self._choice = Choice()
         self._drawing = False
         self._order = self._deal()
         self._take_rows()
-
-    def _nested(self) -> bool:
-        return getattr(self.problem.options, "subsets", None) == "nested"
 
     def _allocate_own(self) -> Held:
         """Return room for the rows of the subsets; of nested ones, for all rows in their order."""
@@ -272,7 +272,7 @@ class ParallelKernel(TemperedKernel):
         if ladder.own and len(ladder.beta) > 1:
             n = int(ladder.hi[1:].max())
             self._kind = loop.SEPARATE
-            if self._nested() and not full.joint:
+            if self.problem.options.nested and not full.joint:
                 n = len(full.y)
                 self._kind = loop.PREFIXES
         return self._allocate_rows(n)
@@ -282,7 +282,7 @@ class ParallelKernel(TemperedKernel):
         n, levels = len(self.problem.full.y), len(self.ladder.beta)
         if not self.ladder.own:
             return np.zeros((0, n), dtype=np.int64)
-        orders = min(levels - 1, 1) if self._nested() else levels - 1
+        orders = min(levels - 1, 1) if self.problem.options.nested else levels - 1
         dealt = np.empty((orders, n), dtype=np.int64)
         for order in dealt:
             order[:] = self.subset_rng.permutation(n)
@@ -294,7 +294,7 @@ class ParallelKernel(TemperedKernel):
         self.own = self._allocate_own()
         if self._kind == loop.SAME_ROWS:
             return
-        if self._nested():
+        if self.problem.options.nested:
             copy_held(full, self._order[0], 0, len(self.own.y), self.own, 0)
             return
         for m, order in enumerate(self._order, start=1):
@@ -303,7 +303,7 @@ class ParallelKernel(TemperedKernel):
 
     def subsets(self) -> Subsets:
         """Return which rows the levels above 0 have, not copied."""
-        return Subsets(self._kind, int(self._nested()), self._order, self._candidates)
+        return Subsets(self._kind, int(self.problem.options.nested), self._order, self._candidates)
 
     def parallel(self) -> Parallel:
         """Return state, scratch and tallies, not copied."""

@@ -154,7 +154,7 @@ def _announce_subsets(request: RunRequest, sampler: TemperedOptions) -> None:
     rows = int(subset_bounds(sampler, beta, n)[1][1:].max(initial=0))
     orders = 0
     if sampler.parallel:
-        nested = getattr(sampler, "subsets", None) == "nested"
+        nested = sampler.nested
         rows = n if nested and request.model.joint is None else rows
         orders = min(len(beta) - 1, 1) if nested else len(beta) - 1
     needed = chains * (held_bytes(rows, dataset.n_features) + 8 * n * orders)
