@@ -1,9 +1,8 @@
-"""What is wrong between the keys of a job file, and which of its inputs are missing.
+"""Faults of a job that are found before any stage.
 
-What model, sampler, formula and tables say against the settings of a job, before any stage.
-
-These faults need more than the file: the packages that a stage would load, the names of the
-columns, or some rows.
+:func:`job_faults` finds keys that contradict each other, and missing inputs. The other functions
+need more than the file: packages that a stage would load (:func:`built`), the names of the
+columns (:func:`column_faults`), or some rows (:func:`row_faults`).
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ from streammc.unfinished import refuse_reserved_name
 
 def job_faults(job: JobFile) -> list[Problem]:
     """Return what is wrong between the keys of a job, and which of its inputs are missing."""
-    source, outputs, asked = job.source, job.outputs, job.predict
+    source, outputs, predict = job.source, job.outputs, job.predict
     if source is None or outputs is None:  # faults of their own
         return []
     faults = [*_one_of("source", source, "outputs.store", outputs.store)]
-    if asked is not None:
-        if asked.files is not None or asked.store is not None:
-            faults += _one_of("predict", asked, "outputs.rows", outputs.rows)
+    if predict is not None:
+        if predict.files is not None or predict.store is not None:
+            faults += _one_of("predict", predict, "outputs.rows", outputs.rows)
         if outputs.predictions is None:
             text = "expected a path for the predictions of [predict], found nothing: add it"
             faults.append(Problem("outputs.predictions", text))
     if job.score is not None and outputs.scores is None:
         text = "expected a path for the scores of [score], found nothing: add it"
         faults.append(Problem("outputs.scores", text))
-    if outputs.rows is not None and (asked is None or asked.files is None):
+    if outputs.rows is not None and (predict is None or predict.files is None):
         text = "expected predict.files for this store, found none: remove this key, or add files"
         faults.append(Problem("outputs.rows", text))
     if job.ingest is not None and source.store is not None:
@@ -113,7 +112,10 @@ def _append_faults(job: JobFile) -> Iterator[Problem]:
 
 
 def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterator[Problem]:
-    """Yield the faults of a table that names files, or a store."""
+    """Yield the faults of the section ``table`` of a job, which names files or a store.
+
+    ``place`` is the path of the store to make of the files, the value of the key ``output``.
+    """
     files, store = section.files, section.store
     if (files is None) == (store is None):
         found = "neither" if files is None else "both"
@@ -180,6 +182,7 @@ class Built(NamedTuple):
     sampler_options: dict[str, Any]
     """Those of an automatic choice."""
     nodes: Any
+    """Quadrature nodes of a mixed model that the job asks for; ``None``: not stated."""
 
 
 def built(
@@ -199,8 +202,8 @@ def built(
     if job.model is None or job.model.name is None:
         return None, []
     # Outputs do not matter here, and may have faults of their own.
-    anywhere = replace(job, outputs=_without_paths(job.outputs))
-    stage = sample_stage(anywhere, "store", {"allow_code": allow_code})
+    pathless = replace(job, outputs=_without_paths(job.outputs))
+    stage = sample_stage(pathless, "store", {"allow_code": allow_code})
     faults, settings = stage_faults(ctx, output, stage)
     if settings is None:
         return None, faults
@@ -248,12 +251,12 @@ def column_faults(job: JobFile) -> list[Problem]:
     """
     from streammc.stores.sources.tables import open_table
 
-    asked, files = job.ingest, job.source and job.source.files
+    ingest, files = job.ingest, job.source and job.source.files
     faults: list[Problem] = []
     named: list[tuple[str, str]] = []
-    if asked is not None:
+    if ingest is not None:
         try:
-            named = list(_named_columns(asked))
+            named = list(_named_columns(ingest))
         except StreammcError as error:
             faults.append(Problem.of_error("ingest.formula", error))
     for key, paths, wanted in (
@@ -269,12 +272,12 @@ def column_faults(job: JobFile) -> list[Problem]:
         except StreammcError as error:
             faults.append(Problem.of_error(key, error))
             continue
-        for place, column in wanted:
+        for naming_key, column in wanted:
             if column not in names:
                 near = get_close_matches(column, names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"choose from {_shown(names)}"
                 text = f"expected a column of the tables, found {column!r}: {hint}"
-                faults.append(Problem(place, text))
+                faults.append(Problem(naming_key, text))
     return faults
 
 
@@ -282,19 +285,19 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(names[:20])
 
 
-def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
+def _named_columns(ingest: Any) -> Iterator[tuple[str, str]]:
     """Yield path of the key and name of every column that [ingest] names."""
     from streammc.stores.formula.parser import columns_of, read_terms
 
-    if asked.formula is not None:
-        terms = read_terms(asked.formula)
+    if ingest.formula is not None:
+        terms = read_terms(ingest.formula)
         names = [*columns_of(terms.response), *terms.columns, *(g.column for g in terms.groups)]
         for column in dict.fromkeys(names):
             yield "ingest.formula", column
     for name in _COLUMNS:
-        if (column := getattr(asked, name)) is not None:
+        if (column := getattr(ingest, name)) is not None:
             yield f"ingest.{name}", column
-    for position, column in enumerate(asked.features or ()):
+    for position, column in enumerate(ingest.features or ()):
         yield f"ingest.features[{position}]", column
 
 
@@ -302,12 +305,12 @@ def _to_predict(job: JobFile) -> list[tuple[str, str]]:
     """Return ``predict.files`` and the name of every column that tables to predict need."""
     from streammc.stores.formula.parser import read_terms
 
-    asked = job.ingest
-    if asked is None:
+    ingest = job.ingest
+    if ingest is None:
         return []
-    needed = [*(asked.features or ()), *([asked.offset] if asked.offset else [])]
+    needed = [*(ingest.features or ()), *([ingest.offset] if ingest.offset else [])]
     try:
-        needed += [] if asked.formula is None else read_terms(asked.formula).columns
+        needed += [] if ingest.formula is None else read_terms(ingest.formula).columns
     except StreammcError:
         return []
     return [("predict.files", column) for column in dict.fromkeys(needed)]
@@ -339,7 +342,7 @@ def row_faults(dataset: Any, made: Built, job: JobFile) -> list[Problem]:
 
 
 def known_faults(known: list[Problem], more: Sequence[Problem]) -> list[Problem]:
-    """Return faults with ``more`` of them, without those that follow from a key with a fault."""
+    """Return ``known`` and those of ``more`` that do not follow from a key with a known fault."""
     keys = [problem.key for problem in known]
 
     def follows(key: str) -> bool:
@@ -351,7 +354,7 @@ def known_faults(known: list[Problem], more: Sequence[Problem]) -> list[Problem]
 
 
 def can_be_staged(job: JobFile, faults: Sequence[Problem]) -> bool:
-    """Return whether the stages of a job can be told: sources, outputs and model have no fault."""
+    """Return whether the stages of a job are known: source, outputs and model have no fault."""
     wrong = {each.key.partition(".")[0].partition("[")[0] for each in faults}
     tables = (job.source, job.outputs, job.model)
     return None not in tables and not wrong & {"source", "outputs", "model"}

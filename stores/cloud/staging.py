@@ -136,7 +136,7 @@ def _staging(target: Path) -> Iterator[Path]:
                 f"expected {str(staging)!r} to be free, found it locked by another process: wait "
                 "until that has ended, or stop it"
             )
-        unmark(staging)
+        unmark(staging)  # the mark of a killed process; this one makes its own
         mark(staging)
         yield staging
     finally:
@@ -191,7 +191,7 @@ def _is_there(
 
 
 def _drop_others(staging: Path, manifest: Manifest) -> None:
-    """Remove what is not of this store: the remains of a copy of another one."""
+    """Remove files of another store, whose unfinished copy was here."""
     for path in sorted(staging.rglob("*"), reverse=True):
         key = path.relative_to(staging).as_posix()
         if key.startswith(MARK):

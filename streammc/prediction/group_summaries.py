@@ -74,16 +74,20 @@ class EffectsTask(PassTask[Totals]):
     """Probabilities of the quantiles."""
 
     def moments(self, places: Matrix) -> NDArray[np.float64]:
-        """Return moments and quantiles (m, effects, 3 + P) of groups by their rows (2, m)."""
+        """Return moments and quantiles (m, effects, 3 + P) of the effects of m groups.
+
+        ``places`` (2, m) has the first row and the number of rows of each.
+        """
         model = self.model
-        nodes = PANEL_CELLS if model.slope is None else model.nodes
+        # Quantiles of a single effect come from panels, those of two from the nodes.
+        quantile_nodes = PANEL_CELLS if model.slope is None else model.nodes
         levels = np.array([self.ends, [NormalDist().inv_cdf(p) for p in self.ends]])
         out = np.empty((places.shape[1], len(model.effects), QUANTILES + len(self.ends)))
         table_effects(
             self.theta,
             places,
             model.constants,
-            replace(model, nodes=nodes).constants,
+            replace(model, nodes=quantile_nodes).constants,
             self.shift,
             self.scale,
             levels,
@@ -92,7 +96,7 @@ class EffectsTask(PassTask[Totals]):
         return out
 
     def map(self, block: RowBlock) -> Totals:
-        """Write the moments of the groups of a block."""
+        """Write the moments of the groups of a block to a part."""
         places = np.ascontiguousarray(block.X.T, dtype=np.float64)
         moments = self.moments(places)
         wrong = np.flatnonzero(~np.isfinite(moments).all(axis=(1, 2)))
@@ -178,7 +182,9 @@ LARGEST_ERROR: Final = 0.02
 """Error of a mean from the number of draws, in sds of its effect, that sets the default number."""
 _PILOT_AMONG: Final = 2**14
 _PILOT_GROUPS: Final = 32
+"""Groups of the pilot, the largest of the first ``_PILOT_AMONG``."""
 _PILOT_STEP: Final = 5
+"""The pilot takes every fifth draw."""
 SCALE: Final = "linear predictor; a slope per unit of its column in the table"
 _CHUNK_GROUPS: Final = 2**16
 
@@ -246,9 +252,10 @@ def write_effects(
 def _largest_share(
     model: TableModel, grouped: Any, theta: Matrix, shift: float, scale: float
 ) -> float:
-    """Return the largest part of the variance of an effect that is one of means between draws.
+    """Return the largest share that the variance between draws has in the variance of an effect.
 
-    Of the largest of the first groups: theirs vary least at a draw.
+    The pilot takes the largest of the first groups: their effects vary least at one draw, so that
+    this share is largest there.
     """
     offset = np.asarray(grouped.unit_offset[: _PILOT_AMONG + 1])
     rows = np.diff(offset)

@@ -18,8 +18,10 @@ from streammc.likelihood.estimators import remainders
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 N_DRAWS = 16
+"""Draws from the Laplace approximation."""
 _MOST_ROWS = 2**14
 _MOST_ENTRIES = 2**21
+"""Entries of the design of the units that are evaluated."""
 
 
 class GradientNoise(NamedTuple):
@@ -44,10 +46,11 @@ def gradient_noise(
 ) -> GradientNoise:
     """Return ``S' Cov(g) S`` for the gradient ``g`` of the log-likelihood from k units.
 
-    ``g = (U / k) sum_j grad D_j / r_j``, r_j the probability of a unit over the uniform one.
-    Its covariance ``(U^2 / k) mean_j r_j (G_j / r_j - mean G)(G_j / r_j - mean G)'`` with
-    ``G_j = grad D_j`` is computed from some units, all where they are few, and averaged
-    over draws from the Laplace approximation, S S' its covariance.
+    ``g = (U / k) sum_j grad D_j / r_j``: U is the number of units, D_j the remainder of unit j, and
+    r_j the probability with which it is drawn over the uniform one, 1 / U. Its covariance
+    ``(U^2 / k) mean_j r_j (G_j / r_j - mean G)(G_j / r_j - mean G)'`` with ``G_j = grad D_j`` is
+    computed from some units, all where they are few, and averaged over draws from the Laplace
+    approximation. S is ``cv.factor``: S S' is the covariance of that approximation.
 
     ``order`` is that of the expansion that is subtracted, -1: none. The sorted ``certainty_rows``
     are left out. A unit has ``unit_rows``, and ``relative`` (U,) are the r, ``None``: all 1.
@@ -68,7 +71,7 @@ def gradient_noise(
     scratch, value, slope = allocate_scratch(p), np.zeros(m), np.zeros((p, m))
     n_linear, covariance, variance = model.n_linear, np.zeros((d, d)), np.zeros(N_DRAWS)
     share = np.ones(len(units)) if relative is None else relative[units].astype(np.float64)
-    both = np.empty((m, d + 1))
+    both = np.empty((m, d + 1))  # gradient and value of each row's remainder
     for s, shift in enumerate(covering_draws(N_DRAWS, d, 6) @ cv.factor.T):
         for lo in range(0, m, TILE):
             hi = min(lo + TILE, m)
