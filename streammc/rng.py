@@ -17,17 +17,29 @@ class Role(IntEnum):
     """Purpose of a stream of random numbers."""
 
     KERNEL = 0
+    """Proposals and decisions of a chain."""
     SUBSAMPLE = 1
+    """Units of the subsample."""
     SWAP = 2
+    """Swaps of replicas."""
     PLAN = 3
+    """Samples of rows and pilots before the draws: seed 0, a number per purpose as ``chain``."""
     SIMULATE = 4
+    """Simulated rows, the number of the block + 1 as ``chain``; draws of group effects."""
     SHUFFLE = 5
+    """Order of the rows of a new store."""
     KNOTS = 6
+    """Sample of rows from which the knots of a formula come."""
     COUNTS = 7
+    """Poisson numbers of units in the blocks of the signed estimator."""
     RECALIBRATE = 8
+    """Seed of the pilot chains whose draws give a new expansion."""
     PRIOR = 9
+    """Draws of the prior at the hottest level of a ladder."""
     LADDER = 10
+    """Seed of the pilot that chooses the levels of a ladder."""
     CHECK = 11
+    """Posterior predictive checks."""
 
 
 def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator:
@@ -38,7 +50,7 @@ def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator
     seed
         Seed of the run, in ``[0, 2**64)``.
     chain
-        Index of the chain; ``0`` for roles that chains share.
+        Index of the chain; ``0`` for roles that chains share, but see ``PLAN`` and ``SIMULATE``.
     role
         Purpose of the numbers.
     part

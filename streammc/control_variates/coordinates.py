@@ -1,8 +1,9 @@
 """Coordinates in which the log-likelihoods of rows are expanded: theta, or nearly.
 
-Groups of a mixed model are expanded in the marginal precision of their effects in place of ``log
-tau`` where this leaves the smaller remainders; see ``numerics.effect_positions``. Positions of
-a chain, the mode and its curvature stay in theta.
+Groups of a mixed model are expanded in the marginal precision ``(Sigma + C)^-1`` of their effects
+in place of ``log tau`` where this leaves the smaller remainders. ``Sigma`` is the covariance of the
+effects, and ``C``, the noise, is that of an estimate of them from the rows of a typical group.
+Positions of a chain, the mode and its curvature stay in theta.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from streammc.protocols import Matrix, Model, Rows, Vector
 
 _FEWEST_GROUPS: Final = 64
 _ROWS: Final = 2**14
+"""Rows of the groups on which coordinates are compared."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Coordinates:
     """The model, with a link that takes these coordinates."""
     theta_star: Vector
     noise: Vector
-    """(s,) for ``numerics.effect_positions``; empty: the coordinates are theta."""
+    """(s,) entries of C: 11; 11, 22; or 11, 22, 12. Empty: the coordinates are theta."""
 
     @property
     def centre(self) -> Vector:
@@ -105,8 +107,8 @@ def best_coordinates(
 ) -> Coordinates:
     """Return the coordinates in which remainders of a sample of ``groups`` vary less.
 
-    Remainders are those at ``theta_star + shifts`` (S, d); their variance is compared at its 90th
-    percentile over the shifts.
+    Remainders are those at ``theta_star + shifts`` (S, d) of an expansion of this ``order``; their
+    variance is compared at its 90th percentile over the shifts.
     """
     straight = coordinates(model, theta_star, np.zeros(0))
     if not is_table_model(model):

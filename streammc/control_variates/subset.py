@@ -1,4 +1,8 @@
-"""Rows in memory, and their log-likelihood as a function of theta."""
+"""Rows in memory, and their log-likelihood as a function of theta.
+
+Numbers of rows are given for units that are rows. For a table of groups ``fewer`` and ``together``
+turn them into the number of groups that have about so many rows.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,17 @@ from streammc.numerics.coded_matrix import CodedColumns, compressed
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 SPREAD_ROWS = 2**22
+"""Most rows of :class:`Spread`."""
 SPREAD_BYTES = 2**28
+"""Most bytes of :class:`Spread`."""
 RUN_ROWS = 4096
+"""Rows of a run of :class:`Spread`."""
 SUBSET_GROUPS = 1000
 """Fewest groups in memory, unless these have many more rows than a subset of single rows."""
 EXACT_ROWS = 2**18
 """Most rows of the groups whose remainders :func:`surrogate` evaluates."""
 _SLICE_ENTRIES = 2**21
+"""Entries of the design that :class:`Spread` has in memory at a time."""
 
 
 def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
@@ -48,15 +56,15 @@ def in_memory(
 ) -> Objective:
     """Return the function theta -> log-likelihood of ``rows`` times ``scale``, two derivatives.
 
-    ``columns`` are those of :func:`level_columns`, if the rows are of such a data set.
+    ``columns`` are those that :func:`level_columns` returned for the data set of the rows.
     """
     weight = rows.weight * scale
     scores = np.empty(len(rows.y))
     design = rows.X if columns is None else compressed(rows.X, columns)
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
-        none = np.empty((0, len(theta)))
-        sums = RowSums(model, theta, none, 2, rows.X.shape[1], coded=columns)
+        no_shifts = np.empty((0, len(theta)))  # sums alone, no remainders
+        sums = RowSums(model, theta, no_shifts, 2, rows.X.shape[1], coded=columns)
         sums.add(design, rows.y, rows.offset, weight, scores)
         return sums.expansion()
 
@@ -64,7 +72,7 @@ def in_memory(
 
 
 def level_columns(dataset: Dataset, model: Model) -> CodedColumns | None:
-    """Return the columns of a data set with codes, if the model has sums by level."""
+    """Return the columns of a design with codes, if the model can sum by level; else ``None``."""
     return dataset.rows().columns if takes_codes(model) else None
 
 
@@ -96,7 +104,8 @@ class Spread:
         q = self._dataset.n_features
         step = max(1, _SLICE_ENTRIES // (self._run * q))
         columns = level_columns(self._dataset, self._model)
-        sums = RowSums(self._model, theta, np.empty((0, len(theta))), 2, q, coded=columns)
+        no_shifts = np.empty((0, len(theta)))
+        sums = RowSums(self._model, theta, no_shifts, 2, q, coded=columns)
         for first in range(0, len(self.starts), step):
             rows = gather(self._dataset, self.starts[first : first + step], self._run)
             design = rows.X if columns is None else compressed(rows.X, columns)
@@ -109,9 +118,11 @@ class Spread:
 
 
 def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -> Objective:
-    """Return the log-likelihood: expansion at ``centre`` plus exact remainders of candidates.
+    """Return an approximate log-likelihood of all rows that needs no pass.
 
-    Of groups the candidates are those of highest score with at most ``EXACT_ROWS`` rows together.
+    It is the expansion at ``centre`` plus the exact remainders of the candidates: the rows of
+    highest score, ``sums.rows`` of a pass at ``centre``. If these are groups, as many as have at
+    most ``EXACT_ROWS`` rows together.
     """
     log_lik, gradient, hessian = sums.expansion(len(centre))
     candidates = np.sort(sums.rows[: together(sums.rows, dataset, EXACT_ROWS)])
@@ -129,7 +140,7 @@ def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -
         slope = gradient - base[1] + bend
         if exact is None:
             return float(value), slope, hessian
-        more = exact(theta)
-        return float(value + more[0]), slope + more[1], hessian - base[2] + more[2]
+        own = exact(theta)
+        return float(value + own[0]), slope + own[1], hessian - base[2] + own[2]
 
     return objective

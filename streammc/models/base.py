@@ -45,6 +45,7 @@ DataDefault: TypeAlias = Callable[[Rows, Sequence[str], Level], list[FamilyPrior
 """Default priors that scale with the data: ``(rows, feature names, level)`` to one per feature,
 or to one for every component."""
 
+# Rules by which a parameter goes from the scale of the store to that of the table.
 UNCHANGED: Final = ""
 COEFFICIENT: Final = "coefficient"
 """Of a linear predictor: ``beta_j / scale_j``; the intercept takes up the means."""
@@ -54,6 +55,7 @@ DISTANCE: Final = "distance"
 """A distance in the columns: ``scale_j`` times it."""
 RULES: Final = (UNCHANGED, COEFFICIENT, PLACE, DISTANCE)
 
+# Supports of a parameter, which decide how it is sampled.
 REAL: Final = "real"
 POSITIVE: Final = "positive"
 """Sampled as its logarithm."""
@@ -195,7 +197,10 @@ class Parameter:
 
     @property
     def transformed_with(self) -> tuple[str, str]:
-        """Return the support, and the name unless neighbours of it are transformed together."""
+        """Return the key of neighbours in theta that one call transforms.
+
+        The support; also the name, if the numbers of the parameter depend on each other.
+        """
         return self.support, "" if self.support in (POSITIVE, CORRELATION) else self.name
 
     def size(self, n_features: int) -> int:
@@ -314,20 +319,20 @@ class StatedModel(Shown, ABC):
     analytic: ClassVar[bool] = False
     """Whether the log-likelihood of a row is an analytic function of its only predictor."""
     separable: ClassVar[bool] = True
-    """Whether coefficients run away where the columns tell the response."""
+    """Whether coefficients may go to infinity where the columns determine the response."""
     log_concave: ClassVar[bool] = False
     """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
     location_scale: ClassVar[bool] = False
     """Whether a response fitted without error leaves the first scale to its prior alone."""
     relative_scale: ClassVar[bool] = False
-    """Whether the logarithm of a response fitted without error does so to a shape."""
+    """Whether a log response fitted without error leaves the shape to its prior alone."""
     heavy_tailed: ClassVar[bool] = False
     """Whether rows far from their predictor count little: most rows may leave a scale at 0."""
     multimodal: ClassVar[bool] = False
     """Whether components or units may be exchanged, so that chains that agree prove little."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()
-    """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
-    order 1, 2, ...; those that are known."""
+    """Known bounds on the absolute derivatives of the log-likelihood of a row in its linear
+    predictor, of order 1, 2, ..."""
     exchangeable: ClassVar[bool] = False
     """Whether :meth:`relabelled` returns all positions of the same density."""
     takes_trials: ClassVar[bool] = False
@@ -338,7 +343,7 @@ class StatedModel(Shown, ABC):
     nodes: int | None = None
     """Quadrature nodes of a mixed model; ``None`` of any other."""
     automatic: bool = False
-    """Whether the data may still raise ``nodes``."""
+    """Whether ``nodes`` is open: the data may still raise it."""
     factors: tuple[FactorBlock, ...] = ()
     """Factors whose effects have a sampled scale."""
 
@@ -470,9 +475,9 @@ class StatedModel(Shown, ABC):
         return table
 
     def positive_flags(self, labels: Sequence[str]) -> list[int]:
-        """Return whether each parameter is positive, 2 for a correlation.
+        """Return the flag of each parameter: 1 if positive, 2 for a correlation, else 0.
 
-        Those with a prior by name come first.
+        Weights of a simplex, which come last, have none: their prior is not given by name.
         """
         stated = self._each(len(labels))
         return [_FLAGS.get(each.support, 0) for each in stated if each.support != SIMPLEX]
@@ -520,7 +525,7 @@ class StatedModel(Shown, ABC):
         return [each for each in self._stated for _ in range(each.size(q))]
 
     def _by_label(self, labels: Sequence[str], value: Callable[[Parameter], Any]) -> dict[str, Any]:
-        """Return a property of the parameter of each label, where there is one."""
+        """Return ``value`` of the parameter of each label, without labels for which it is empty."""
         pairs = zip(labels, self._each(len(labels)), strict=False)
         return {label: stated for label, each in pairs if (stated := value(each))}
 
@@ -600,7 +605,7 @@ class FactorModel(StatedModel):
         return theta
 
     def positive_flags(self, labels: Sequence[str]) -> list[int]:
-        """Return whether each parameter is positive, 2 for a correlation."""
+        """Return the flag of each parameter; the scale of a factor is positive."""
         flags = super().positive_flags(labels)
         for block in self.factors:
             flags[block.scale] = densities.POSITIVE

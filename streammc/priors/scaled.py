@@ -53,7 +53,7 @@ UNKNOWN_INTERCEPT: Final = 10.0
 """The same where the link is not known: around 0."""
 INTERCEPT: Final = "Intercept"
 LARGEST_LOG: Final = 700.0
-"""Of a mean rate, either way: no finite rate has more, whatever an offset says."""
+"""Largest absolute log of a mean rate: a float64 rate has no larger one, whatever the offset."""
 _LARGEST: Final = 1e300
 _COLLINEAR: Final = 1e-12
 """Eigenvalue of a correlation matrix below which its direction has no variance in the rows."""
@@ -313,15 +313,17 @@ class _Columns:
         self._share = share
         self._X, self._mean, self._scale = rows.X, coding.mean, coding.scale
         self._terms, self._sizes = list(coding.columns), dict(coding.sizes)
+        # Column j of ``_terms`` by columns of the store, where it is not the store's column j.
         self._moved: dict[int, _Loading] = {}
         self._indicate_two_values()
+        # The functions ``1[cell] x numbers`` that are a column, up to a factor.
         self._direct: dict[tuple[_Cell, _Numbers], _Loading] = {}
         for j, term in enumerate(self._terms):
             key = frozenset(term.levels), term.numbers
             self._direct.setdefault(key, {j: 1.0 / term.times})
 
     def constant(self) -> Vector | None:
-        """Return the coefficients (q,) of the function 1, or ``None`` if no combination is 1."""
+        """Return the coefficients (q,) of the function 1; ``None`` if no combination is 1."""
         loading = self._express(frozenset(), ())
         return None if loading is None else self._to_store(self._sparse([loading]).toarray())[:, 0]
 
@@ -333,7 +335,7 @@ class _Columns:
         numbers: dict[tuple[str, ...], set[_Numbers]] = defaultdict(set)
         for term in self._terms:
             own = sorted({factor for factor, _ in term.levels})
-            for size in range(len(own) + 1):  # what differs between cells may also not differ
+            for size in range(len(own) + 1):  # effects of cells, and those that cells share
                 for some in combinations(own, size):
                     numbers[some].add(term.numbers)
         if centred:
@@ -362,10 +364,11 @@ class _Columns:
         return total
 
     def _inverse_moments(self, basis: Sequence[_Numbers], about_mean: bool) -> Matrix:
-        """Return (k, k): the inverse of the covariance of numbers over all rows.
+        """Return the inverse (k, k) of the covariance of the numbers of ``basis`` over all rows.
 
-        Not ``about_mean``: that of their second moments. Where the constant is among them it is the
-        same: the effect at their means is independent of those about it, and nothing cancels.
+        Without ``about_mean``: the inverse of their second moments. If the constant is in
+        ``basis``, that inverse is computed from the covariance: the effect at the means is
+        independent of those about the means, and nothing cancels.
         """
         own = [place for place, numbers in enumerate(basis) if numbers]
         values = np.stack([self._values(basis[place]) for place in own], axis=1) if own else None
@@ -429,7 +432,7 @@ class _Columns:
     def _each(
         self, cells: Sequence[_Cell], numbers: _Numbers, above: frozenset[_Cell]
     ) -> list[_Loading] | None:
-        """Return every cell as a combination of columns; ``None`` if one is none."""
+        """Return each ``1[cell] x numbers`` by columns; ``None`` if one cannot be expressed."""
         parts = []
         for cell in cells:
             part = self._express(cell, numbers, above)
@@ -496,9 +499,9 @@ class _Columns:
         self._join_exclusive(ones)
 
     def _join_exclusive(self, ones: Mapping[str, tuple[int, Vector]]) -> None:
-        """Make indicators of which no two are 1 in one row the levels of one factor.
+        """Make indicators that exclude each other, as in a one-hot coding, levels of one factor.
 
-        So are the columns of a one-hot coding; where each row has one, there is no level without.
+        The factor has one more level, of the rows in which all are 0, if there are such rows.
         """
         if len(ones) < 2:
             return

@@ -1,5 +1,7 @@
 """What killed processes leave behind: found by name, proved by mark or content, and removed.
 
+A mark is an empty file in an unfinished folder; its name says which process made the folder.
+
 | name | of | proof |
 |---|---|---|
 | ``NAME.partial-PID``, ``.NAME.partial-PID``, ``.NAME.HEX.partial``, ``NAME.pulling`` | an unfinished store, result or copy | mark, or a whole result of streammc |
@@ -78,7 +80,7 @@ def judged(path: Path) -> Iterator[Debris | None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """Yield whether a folder is free, and lock it if so; ``None`` if it is none that opens."""
+    """Yield whether a folder is free, and lock it if so; ``None`` if it cannot be opened as one."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -34,6 +34,7 @@ class Changes:
     """Contents of the files that a commit has changed, by their names in the run directory."""
 
     generation: int
+    """Number of the commit."""
     state: dict[str, bytes]
     """Root document and checkpoints: all of them, since every commit replaces them."""
     others: dict[str, bytes]
@@ -55,8 +56,9 @@ def changes(folder: Path, state: RunState, known: Stamps) -> Changes | None:
     of_state += [checkpoint_path(Path(), mark.generation).as_posix() for mark in state.marks]
     fresh: Stamps = {}
     for name, stamp in _files(folder):
-        left = name.startswith(f"{FOLDER}/") and name.endswith(".npz") and name not in of_state
-        if known.get(name) != stamp and not left:  # an old checkpoint, about to be deleted
+        in_folder = name.startswith(f"{FOLDER}/") and name.endswith(".npz")
+        old_checkpoint = in_folder and name not in of_state  # about to be deleted
+        if known.get(name) != stamp and not old_checkpoint:
             fresh[name] = stamp
     if not fresh:
         return None
@@ -102,7 +104,7 @@ class Place(Protocol):
     def holds(self, folder: Path) -> bool:
         """Return whether a folder has the commit that the next one can follow.
 
-        It has not after a newer fetch, or if a commit in it could not be copied.
+        False after a newer fetch into another folder, or if a commit could not be copied.
         """
 
     def refresh(self) -> Path:
@@ -140,7 +142,7 @@ def run_folder(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if (place := _places.get(text)) is None:
         made = run_at_address(text)
-        if isinstance(made, Path):
+        if isinstance(made, Path):  # the address is file://
             return made
         place = _places.setdefault(made.address, made)
         _places[text] = place

@@ -1,7 +1,6 @@
-"""The state of a run on disk: its arrays and their layout, and what the last commit has of them.
+"""The state of a run on disk: the layout of its arrays, and how much of each is committed.
 
-The arrays of a run: parameters named as in ArviZ, statistics and coordinates.
-
+Arrays are parameters named as in ArviZ, statistics and coordinates:
 ``beta[Intercept], beta[distance], sigma`` becomes the variables ``beta`` (chain, draw,
 feature) and ``sigma`` (chain, draw), so that ArviZ shows the labels of the model.
 """
@@ -253,9 +252,11 @@ class Mark:
     """A checkpoint file, and the committed iterations and draws before it."""
 
     generation: int
+    """Number of the commit that wrote it, which names the file."""
     warmup: int
     draws: int
     size: int
+    """Bytes of the file."""
     crc32c: int
 
 
@@ -276,16 +277,19 @@ class RunState:
 
     layout: Layout
     identity: Mapping[str, Any]
+    """JSON of everything that determines the draws, except their number."""
     warmup: int
     """Planned number of warm-up iterations."""
     draws: int
     """Planned number of draws."""
     generation: int
+    """Number of the last commit, 0 before the first; no relation to generations of a store."""
     committed: Mapping[str, int]
     """Phase -> number of committed iterations."""
     sums: Mapping[str, tuple[int, int]]
     """``group/name`` -> checksum over the full chunks, and over all committed draws."""
     marks: tuple[Mark, ...]
+    """Checkpoints that are kept, the newest last."""
     fixed: Mapping[str, StoredArray]
     """``group/name`` -> array written once."""
 

@@ -3,6 +3,9 @@
 A conflict of prior and likelihood leaves a mode at each of them. A normal prior far from a
 Gaussian response adds a mode whose scale is that of the residuals about the prior's
 location. A heavy-tailed prior adds a mode at its own location, however far the data are.
+
+Everywhere here ``table`` is the table of the prior (``protocols.Prior``). The rows of a mixed model
+are groups: a row of ``rows.X`` is the first row and the number of rows of one.
 """
 
 from __future__ import annotations
@@ -129,7 +132,7 @@ def _search(
     start: Vector,
     points: list[Point],
 ) -> list[Point]:
-    """Return the modes found from all starts, including ``found``, in no particular order."""
+    """Return the modes found from all starts, including ``points``, in no particular order."""
     search_objective = objective
     sample = _thinned(model, rows)
     counted = n_rows / len(rows.y) * _table_rows(model, rows) / _table_rows(model, sample)
@@ -181,7 +184,8 @@ def _settled(point: Point) -> bool:
 def _thinned(model: Model, rows: Rows) -> Rows:
     """Return at most 4096 of the rows, drawn without replacement, in their order.
 
-    Of groups, those that have 16,384 rows together, at least 256, each with its first rows.
+    Of a mixed model: groups that have 16,384 rows together, at least 256 groups; of a long group
+    only the first rows.
     """
     most, longest = SEARCH_ROWS, 0
     if is_table_model(model):
@@ -196,12 +200,12 @@ def _thinned(model: Model, rows: Rows) -> Rows:
 
 
 def _table_rows(model: Model, rows: Rows) -> int:
-    """Return the number of rows, of groups that of their rows."""
+    """Return the number of rows; of a mixed model the rows of all its groups."""
     return int(np.sum(rows.X[:, 1])) if is_table_model(model) else len(rows.y)
 
 
 def _columns(model: Model, rows: Rows) -> int:
-    """Return the number of columns of a row."""
+    """Return the number of columns of the design; of a mixed model that of the rows of a group."""
     return int(model.n_features if is_table_model(model) else rows.X.shape[1])
 
 

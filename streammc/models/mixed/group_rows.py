@@ -1,5 +1,14 @@
 """Log-likelihood of the rows of a group at given effects: row by row, or from sums.
 
+Row i has the predictor ``eta_i = x_i . beta + offset_i + u_1 + d_i u_2``: ``u_1`` is the effect on
+the intercept, ``u_2`` that on the slope of the column ``d``. The effects are integrated out by
+quadrature. A node is a value ``u = A v`` of them, with ``v ~ Normal(0, I)`` and ``A A'`` the
+covariance of the effects: ``u_1 = tau_1 v_1``, ``u_2 = tau_2 (rho v_1 + kappa v_2)``. ``p_q`` is
+the share of node q in the integral. The rows of a design ``X`` are features, offset and weight.
+
+Functions named ``..._moments`` write ``sums`` (6,): the log-likelihood, its derivatives in ``u_1``
+and ``u_2``, and its second derivatives 11, 12 and 22; with one effect, entries 0, 1 and 3.
+
 Scratch memory: ``rows`` (7 + c, n) with the rows named below, ``eta`` (p, n) and ``terms``
 (1 + p + p (p + 1) / 2, n) for the inner link, ``facts`` (32,) with numbers of the whole group.
 
@@ -53,7 +62,7 @@ RESPONSE: Final = 2
 CARRIER: Final = 3
 """Column of the slope; zeros without one."""
 PLACE: Final = 4
-"""Column of the row in the design: rows of weight 0 are left out."""
+"""Number of the row in the design; it differs here, since rows of weight 0 are left out."""
 EXPONENTIAL: Final = 5
 """``exp`` of the predictor, less its maximum for counts; logistic and Poisson."""
 SLOPES: Final = 6
@@ -98,9 +107,10 @@ BY_SQUARES: Final = 3
 BY_PAIRS: Final = 4
 """Logistic and Poisson with intercept and slope: ``exp`` of predictor and slope."""
 
-# nodes (NODE_ROWS, count, padded): a column per node.
+# Rows of the array of nodes (NODE_ROWS, number of nodes with padding): a column per node.
 NODE_V1: Final = 0
 NODE_V2: Final = 1
+"""``v``; with one effect only the first."""
 NODE_U1: Final = 2
 NODE_U2: Final = 3
 LOG_TERM: Final = 4

@@ -1,4 +1,11 @@
-"""The compiled loop of ``mintee``: steps and jumps of all levels, the hottest first."""
+"""The compiled loop of ``mintee``: steps and jumps of all levels, the hottest first.
+
+Algorithm 2 of Li and Wong 2017. Level k has the density ``pi_k``, the prior times
+``exp(-max(h_k, H_k) / T_k)``: ``h_k`` is the energy, minus the log-likelihood of the rows of the
+level scaled to all rows, ``H_k`` its floor and ``T_k`` its temperature. Level 0 is the posterior. A
+*step* is a random walk or a Langevin step of Metropolis-Hastings inside a level. A *jump* proposes
+a state of level k + 1 from the ring that has the present energy ``h_(k + 1)`` between its bounds.
+"""
 
 from __future__ import annotations
 
@@ -142,6 +149,9 @@ def jump_ratio(now, now_above, new, new_above, floor, temperature, floor_above, 
 
 
 SUBSET, FULL, SHARED, CARRIED = range(4)
+"""Rows of an energy. ``SUBSET``: own rows of the level, drawn once, those of the level above first;
+``FULL``: all; ``SHARED``: rows drawn at every step or jump for both of its ends; ``CARRIED``: rows
+drawn for every proposal, the energy of the present state being kept. Level 0 always has all."""
 KINDS: Final = {"subset": SUBSET, "full": FULL, "shared": SHARED, "carried": CARRIED}
 
 
@@ -159,7 +169,7 @@ class Levels(NamedTuple):
     floor: Vector
     """(K,) H_k; minus infinity for level 0, which is not truncated."""
     bounds: Vector
-    """(K + 1,) H_0 to H_K, from the energy of the reference."""
+    """(K + 1,) H_0 to H_K, counted from the energy of the reference as all energies are."""
     reference: Vector
     """(K,) sums of ``r_i`` over the rows of a level that are always the same."""
     step: Vector
@@ -244,7 +254,7 @@ class Ensemble(NamedTuple):
     own: Held
     """Rows of the levels above 0: always the same, or drawn anew."""
     terms: Vector
-    """(n,) terms at the reference, ``r_i``."""
+    """(n,) terms at the reference, ``r_i``: a point of low energy, or a constant."""
     levels: Levels
     states: States
     rings: Rings

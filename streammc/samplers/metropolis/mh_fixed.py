@@ -1,5 +1,10 @@
 """``mh-fixed``: minibatches of one size, and a correction for their standard deviation.
 
+``Delta`` is the log acceptance ratio of a proposal: a part that takes no row, ``facts[KNOWN]``,
+plus the mean over the units of the data of terms ``x_j``. ``Delta'`` is ``Delta`` with the mean
+over a minibatch. ``S(Delta) = 1 / (1 + exp(-Delta))`` is the acceptance probability of Barker's
+test on all terms, and ``P(Delta)`` that of the test on minibatches.
+
 Chen, Seita, Pan and Canny 2016, Algorithm 1. ``K`` minibatches of ``m`` terms give ``K``
 values of ``Delta'``, whose standard deviation is ``t``; one more, of its own, gives the
 ``Delta'`` that decides. The proposal is accepted where ``Delta' + X_corr > 0``, with the
@@ -9,6 +14,11 @@ the limit ``L`` of ``t``, and a normal variable with variance ``L^2 - t^2``: its
 
 Terms are drawn with replacement, within a minibatch too; theirs are without, which is the
 same where the data set is much larger than a minibatch.
+
+The arguments of :func:`decide` are those of every acceptance test (``acceptance``). Rows 0 and 1 of
+``table`` are positions of ``X_corr`` and its distribution function there, row 2 the errors by
+:func:`spread_errors`. ``unless_dominated`` and ``unless_others_were`` replace an error that the
+terms seen cannot tell, since a few rare ones are most of the variance.
 """
 
 from __future__ import annotations
@@ -135,7 +145,8 @@ _FASTEST: Final = 2.0
 _MARGIN: Final = 1.1
 """Factor on the change that would have brought this standard deviation to the limit."""
 _THIRD: Final = 1.0 / 48.0
-"""``max |S'''| / 6``: of a third cumulant of ``Delta'``, whose variance other terms estimate."""
+"""``max |S'''| / 6``: error of the acceptance probability per third cumulant of ``Delta'``. The
+variance of ``Delta'`` has no part in it: it is estimated from other terms."""
 
 
 @jit(f8(vector, vector, f8), borrow=True)
