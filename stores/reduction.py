@@ -52,7 +52,16 @@ DONE: Final = "done"
 T = TypeVar("T")
 
 
-KNOWN: Final = ("streammc", "numpy", "abc", "builtins", "copyreg", "collections", "pathlib")
+KNOWN: Final = (
+    "streammc",
+    "numpy",
+    "abc",
+    "builtins",
+    "copyreg",
+    "collections",
+    "pathlib",
+    "typing",
+)
 """Packages whose code the versions of workers and client pin."""
 
 

@@ -79,8 +79,8 @@ BUGS = {
     ),
     "no Hastings term": Bug(
         "streammc/samplers/metropolis/loop.py",
-        "values[RATIO] = langevin_ratio(",
-        "values[RATIO] = 0.0 * langevin_ratio(",
+        "values.ratio = langevin_ratio(",
+        "values.ratio = 0.0 * langevin_ratio(",
         EVERY_SAMPLER,
         "mh",
     ),

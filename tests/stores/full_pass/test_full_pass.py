@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streammc import models
+from streammc.control_variates import compute
 from streammc.errors import ConfigError, StoreError, UnavailableError
 from streammc.protocols import PassTask, RowBlock
-from streammc.stores import dask_cluster, from_arrays, open_store
-from streammc.stores.reduction import run
+from streammc.stores import Store, dask_cluster, from_arrays, open_store
+from streammc.stores.reduction import pass_token, run
 from streammc.stores.rows.row_blocks import MemoryBlock
 
 ROWS = 60_000
@@ -293,6 +295,23 @@ def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.Mo
             patch.setattr(client, "scheduler_info", lambda **_: {"workers": {}})
             with pytest.raises(UnavailableError, match="expected a worker at"):
                 store.reduce(Leaving(), scheduler=client)
+
+
+def test_passes_of_this_package_have_a_token_and_those_of_others_have_none(
+    table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a token, what a failed pass has left on a cluster is used again."""
+    dataset, tasks, reduce = open_store(table.path), [], Store.reduce
+
+    def noted(self: Store, task: Any, **options: Any) -> Any:
+        tasks.append(task)
+        return reduce(self, task, **options)
+
+    monkeypatch.setattr(Store, "reduce", noted)
+    compute(dataset, models.gaussian(), scheduler="sync")
+    assert tasks
+    assert all(pass_token(task, dataset.blocks()) for task in tasks)
+    assert pass_token(Sums(), dataset.blocks()) is None
 
 
 def test_a_cluster_gives_the_same_bits_and_the_same_errors(table, sample) -> None:
