@@ -284,6 +284,7 @@ def _settled(
         texts = texts_of_description(request.model, labels)
         refuse_earlier(existing.identity, dataset)
         check_identity(completed(existing.identity), key, texts)
+        key = dict(existing.identity)  # one of an earlier version lacks later options
     return request, key, old, existing
 
 
