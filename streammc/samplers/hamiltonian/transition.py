@@ -681,14 +681,15 @@ _RUN: Any = types.void(
 )  # fmt: skip
 
 
-def _loop(by_nuts: bool, by_product: bool) -> Any:
+def _loop(name: str, by_nuts: bool, by_product: bool) -> Any:
     """Return the iterations with one trajectory and one estimate.
 
     The two flags are constants of the compiled function, so that the branches of the others are
-    dropped before they are compiled: one function for all four took twice as long.
+    dropped before they are compiled: one function for all four took twice as long. With a name of
+    its own each has its own files in the cache: of two processes that compile different ones at
+    once, neither can write its machine code where the other's is looked for.
     """
 
-    @jit(_RUN, reassociate=True, borrow=True)
     def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
         """Run iterations; write their positions and statistics, a row each, to ``draws``.
 
@@ -715,11 +716,13 @@ def _loop(by_nuts: bool, by_product: bool) -> Any:
                 made = jittered(link, sums, base, certain, buffers, energy, dynamics, step, w, rng)
             finish_iteration(base, n_certain, buffers, dynamics, (count, accepted), made, t, draws)
 
-    return run
+    run.__name__ = run.__qualname__ = name
+    return jit(_RUN, reassociate=True, borrow=True)(run)
 
 
-run, run_nuts = _loop(False, False), _loop(True, False)
-run_product, run_product_nuts = _loop(False, True), _loop(True, True)
+run, run_nuts = _loop("run", False, False), _loop("run_nuts", True, False)
+run_product = _loop("run_product", False, True)
+run_product_nuts = _loop("run_product_nuts", True, True)
 
 
 def transition(nuts: bool, product: bool) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import pickle
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +222,15 @@ def test_one_step_follows_a_gaussian_posterior_and_the_leapfrog_needs_more(leapf
 def test_invalid_trajectory_options_are_refused(build, options):
     with pytest.raises(ConfigError, match=next(reversed(options))):
         build(**options)
+
+
+def test_each_loop_has_files_of_its_own_in_the_cache_and_pickles():
+    """Files and pickles go by name: under one name a process could load another's loop."""
+    loops = [transition.transition(*flags) for flags in product((False, True), repeat=2)]
+    names = [loop.py_func.__qualname__ for loop in loops]
+    assert loops == [getattr(transition, name) for name in names]
+    assert loops == [pickle.loads(pickle.dumps(loop)) for loop in loops]
+    assert len(loops) == len(set(names))
 
 
 @jit(LINK_SIGNATURE)
