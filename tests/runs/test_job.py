@@ -195,7 +195,7 @@ def test_stop_keeps_whole_intervals_and_the_next_call_finishes(datasets, finishe
     def progress(phase, done, total, facts):
         seen.append((phase, done, total))
 
-    options = {"stop": lambda: ("draws", 50, DRAWS) in seen, "progress": progress}
+    options = {"interrupted": lambda: ("draws", 50, DRAWS) in seen, "progress": progress}
     report = start(datasets, tmp_path / "run", **options)
     assert (False, True) == (report.finished, report.changed)
     run = RunDirectory.open(tmp_path / "run")

@@ -56,7 +56,7 @@ def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path
     path = tmp_path / "stopped"
     for batch in (1, 4096, 7):
         stop = small_job.StopAfter(1)
-        options = {"stop": stop, "progress": stop.progress, "batch_iterations": batch}
+        options = {"interrupted": stop, "progress": stop.progress, "batch_iterations": batch}
         small_job.sample(store, path, draws=100, **settings, **options)
     assert 150 == RunDirectory.open(path).committed_warmup + RunDirectory.open(path).committed_draws
     assert small_job.sample(store, path, draws=100, **settings).finished

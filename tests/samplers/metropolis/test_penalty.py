@@ -49,7 +49,7 @@ def test_a_registered_sampler_runs_stops_and_resumes(small_job, tmp_path, monkey
     data = small_job.in_memory()
     whole = small_job.sample(data, tmp_path / "whole", draws=150, warmup=150, **settings)
     stop = small_job.StopAfter(1)
-    options = {"stop": stop, "progress": stop.progress, "batch_iterations": 7, **settings}
+    options = {"interrupted": stop, "progress": stop.progress, "batch_iterations": 7, **settings}
     small_job.sample(data, tmp_path / "stopped", draws=150, warmup=150, **options)
     small_job.sample(data, tmp_path / "stopped", draws=150, warmup=150, **settings)
     one, other = (RunDirectory.open(tmp_path / name) for name in ("whole", "stopped"))
