@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -45,6 +46,19 @@ LONGEST_FIRST = tuple(
     )
 )
 """Files of more than 15 CPU seconds: if one began last, one process would end alone with it."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an end to the time that tests may take, for machines with a limit of their own."""
+    parser.addoption("--until", type=float, help="skip what has not begun by then: date +%%s")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose time has passed, before its fixtures are made."""
+    until = item.config.getoption("--until")
+    if until is not None and time.time() > until:
+        pytest.skip("NOT RUN: the machine was too slow")
 
 
 @pytest.hookimpl(trylast=True)
