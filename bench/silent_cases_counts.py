@@ -145,6 +145,9 @@ COUNTS: dict[str, Case] = {
         "n = 5", "gamma", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
         {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
     ),
+    "exponential-5": Case(
+        "n = 5", "exponential", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]), {"*": "normal(0, 10)"},
+    ),
     "negative-binomial-5": Case(
         "n = 5", "negative-binomial", "hmc", only([0.0, 3.0, 1.0, 40.0, 7.0]), COUNTS_PRIOR
     ),

@@ -74,6 +74,10 @@ def student_t(eta: Array, y: Array, log_sigma: Array, log_nu: Array) -> Array:
     return top - 0.5 * np.log(nu * math.pi) - log_sigma - 0.5 * (nu + 1) * np.log1p(z * z / nu)
 
 
+def exponential(eta: Array, y: Array) -> Array:
+    return np.asarray(-eta - y * np.exp(-eta))
+
+
 def gamma(eta: Array, y: Array, log_shape: Array) -> Array:
     shape, rate = np.exp(log_shape), np.exp(log_shape - eta)
     value = shape * np.log(rate) - special.gammaln(shape) + (shape - 1.0) * np.log(y) - rate * y
@@ -95,6 +99,7 @@ LINEAR: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
     "binomial": (bernoulli, ()),
     "probit": (probit, ()),
     "poisson": (poisson, ()),
+    "exponential": (exponential, ()),
     "gamma": (gamma, ("shape",)),
     "gaussian": (gaussian, ("sigma",)),
     "student-t": (student_t, ("sigma", "nu")),

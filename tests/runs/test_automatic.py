@@ -65,7 +65,7 @@ def test_a_refused_plan_is_the_reason_for_hmc_without_its_advice(
     fault = "hmc-ecs needs at most half of the 20000 rows"
 
     def refused(*_: Any, **__: Any) -> None:
-        raise RefusedError(f"{fault}; use --sampler hmc")
+        raise RefusedError(fault, advice="--sampler hmc")
 
     monkeypatch.setattr(SubsampleOptions, "prepare", refused)
     name, reason = chosen(20_000)
@@ -132,13 +132,13 @@ def test_a_subsample_that_was_asked_for_makes_no_pass_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[Any] = []
-    compute = preparation.compute
+    expanded = preparation.expanded
 
     def counted(*arguments: Any, **options: Any) -> Any:
         made.append(arguments)
-        return compute(*arguments, **options)
+        return expanded(*arguments, **options)
 
-    monkeypatch.setattr(preparation, "compute", counted)
+    monkeypatch.setattr(preparation, "expanded", counted)
     name, reason = chosen(20_000, sampler_options={"subsample_size": 300, "step_size": 0.3})
     assert ("hmc-ecs", 1) == (name, len(made))
     assert reason.startswith("hmc-ecs, which auto takes for these data whatever its subsample_size")

@@ -14,7 +14,6 @@ from streammc import samplers
 from streammc.models import gaussian_mean
 from streammc.runs.setup import decide
 from streammc.samplers.common.sampler import RunRequest, Setup
-from streammc.samplers.tempering import options as tempered_options
 
 GAUSSIAN, PROCESS = "gaussian", "gp"
 HMC, MH = "HMC", "MH"
@@ -30,7 +29,7 @@ MU_0, SIGMA_0, A_F, B_F, A_N, B_N = 0.5, 1.0, 4.0, 1.0, 2.0, 2.0
 LEVELS, BETA_MIN = 7, 0.125
 STEP = {HMC: 0.01, MH: 0.1}
 LEAPFROGS = {GAUSSIAN: 10, PROCESS: 5}
-EXPLORER = {HMC: tempered_options.HMC, MH: tempered_options.RANDOM_WALK}
+EXPLORER = {HMC: "hmc", MH: "random-walk"}
 SCALES = (1.0, 0.5, 2.0)
 """The three chains start at the prior mean times these."""
 SEED = 2014

@@ -116,7 +116,7 @@ def test_a_resumed_run_does_not_recalibrate_again(store, reference, tmp_path, mo
     report = sample(store, path, hmc_ecs(recalibrate=40), interrupted=stop, progress=stop.progress)
     assert not report.finished
     monkeypatch.setattr("streammc.samplers.hamiltonian.problem.recalibrate", None)
-    monkeypatch.setattr("streammc.samplers.common.preparation.compute", None)
+    monkeypatch.setattr("streammc.samplers.common.preparation.expanded", None)
     assert sample(store, path, hmc_ecs(recalibrate=40)).finished
     assert digest(reference[0]) == digest(path)
 
