@@ -5,7 +5,7 @@ Gaussian response adds a mode whose scale is that of the residuals about the pri
 location. A heavy-tailed prior adds a mode at its own location, however far the data are.
 
 Everywhere here ``table`` is the table of the prior (``protocols.Prior``). The rows of a mixed model
-are groups: a row of ``rows.X`` is the first row and the number of rows of one.
+are groups: a row of the design is the first row and the number of rows of one.
 """
 
 from __future__ import annotations

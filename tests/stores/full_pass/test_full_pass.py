@@ -138,6 +138,8 @@ def test_full_pass_keeps_neither_results_nor_blocks() -> None:
         pass
 
     class Source:
+        coded = False
+
         def __init__(self, index: int) -> None:
             self.index = index
 
