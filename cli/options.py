@@ -24,7 +24,6 @@ from streammc.cli.values import (
     LocalPath,
     Names,
     PositiveNumber,
-    RunPath,
     Share,
     StoppingRule,
     StorePath,
@@ -99,10 +98,10 @@ def options_of(settings: type) -> list[click.Parameter]:
     """Return the arguments and options of a command, made of the fields of its settings.
 
     Beside what :func:`streammc.settings.setting` names, a field can have ``kind``, a type of
-    :data:`values.KINDS`; ``short``, its letter; ``choices``,
-    its texts; ``auto``, whether ``auto`` stands for the
-    default; ``multiple``, whether it can be given several times; ``environment``, false for one
-    that a variable or a file cannot set; ``metavar`` and ``show_default``, as click has them.
+    :data:`values.KINDS`; ``short``, its letter; ``choices``, its texts; ``auto``, whether ``auto``
+    stands for the default; ``multiple``, whether it can be given several times; ``environment``,
+    false for one that a variable or a file cannot set; ``metavar`` and ``show_default``, as click
+    has them.
     """
     hints = get_type_hints(settings)
     found: list[click.Parameter] = []
@@ -294,11 +293,6 @@ def command(
 def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
     """Declare a positional argument that is a path."""
     return click.argument(name, type=LocalPath(), **kwargs)
-
-
-def run_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
-    """Declare a positional argument that is the path or the address of a run."""
-    return click.argument(name, type=RunPath(), **kwargs)
 
 
 def store_argument(name: str) -> Callable[[F], F]:
