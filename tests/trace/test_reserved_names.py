@@ -18,7 +18,8 @@ from streammc.trace.row_arrays import RowArrays
 from streammc.unfinished import PREFIXES, kind_of_name, refuse_reserved_name
 
 ROOT = Path(streammc.__file__).resolve().parents[1]
-MAKERS = {"new_folder", "marked_folder", "temporary_folder"}
+MAKERS = {"new_folder": 0, "marked_folder": 0, "temporary_folder": 0, "result_path": 1}
+"""Functions that make a folder, and the place of the prefix among their arguments."""
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,7 @@ def test_sources_use_no_other_prefix() -> None:
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    given = [each for each in node.args[:1] if isinstance(each, ast.Constant)]
-                    if node.func.id in MAKERS and given:
-                        found.add(given[0].value)
+                    prefix = node.args[MAKERS.get(node.func.id, len(node.args)) :][:1]
+                    found |= {each.value for each in prefix if isinstance(each, ast.Constant)}
     # Folders of workers are made by TemporaryDirectory, whose prefix has the type of the list.
     assert {*PREFIXES} - {"streammc-workers-"} == found

@@ -196,7 +196,7 @@ def test_a_run_of_the_python_interface_is_refused_before_any_pass(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(finished / "store.zarr")
-    monkeypatch.setattr("streammc.runs.job.decide", None)
+    monkeypatch.setattr("streammc.runs.job.chosen", None)
     with pytest.raises(ConfigError, match="expected a name of its own"):
         sample(store, models.logistic(), path=tmp_path / "x.partial-7", seed=1)
     assert [] == os.listdir(tmp_path)
