@@ -83,11 +83,14 @@ class Mutation(NamedTuple):
     before: str
     """The whole line."""
     after: str
+    place: int = 1
+    """Which of the equal lines of the file, counted from 1."""
 
     @property
     def key(self) -> str:
         """Name that stays where other lines of the file change."""
-        return f"{self.path}: {self.before.strip()} => {self.after.strip()}"
+        which = f" ({self.place})" if self.place > 1 else ""
+        return f"{self.path}{which}: {self.before.strip()} => {self.after.strip()}"
 
 
 class _Finder(ast.NodeVisitor):
@@ -102,8 +105,10 @@ class _Finder(ast.NodeVisitor):
         """Note a change of the bytes ``span`` of a line."""
         raw = self.lines[line - 1].encode()
         after = (raw[: span[0]] + new.encode() + raw[span[1] :]).decode()
-        if after != self.lines[line - 1]:
-            self.found.append(Mutation(self.path, line, operator, self.lines[line - 1], after))
+        before = self.lines[line - 1]
+        if after != before:
+            place = sum(each.strip() == before.strip() for each in self.lines[:line])
+            self.found.append(Mutation(self.path, line, operator, before, after, place))
 
     def _swap_node(self, operator: str, node: Any, new: str) -> None:
         if node.lineno == node.end_lineno:

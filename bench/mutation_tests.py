@@ -20,8 +20,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
 PACKAGES: Final = ("likelihood", "numerics", "trace", "samplers")
-_WAIT: Final = 4
-"""Seconds for one of processor time: other programs run as well."""
+_IDLE: Final = 60.0
+"""Seconds without any processor time after which a run waits for something for ever."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at it."""
+ENDED: Final = "ended by signal"
+"""How the text of a run begins that was ended."""
 SECONDS: Final = 1
 """A test that takes longer as plain Python is left to the compiled code."""
 _OTHERS: Final = [
@@ -86,14 +90,14 @@ def run_tests(
 ) -> Outcome:
     """Run tests in a fork, within ``seconds`` of processor time, until one fails.
 
-    A run that waits for something for ever is ended as well.
+    No limit is of the time by the clock: other programs run as well.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile("w+", errors="replace") as said:
         child = os.fork()
         if not child:
             _child(tree, [*_options(interpreted), *tests], seconds, said.fileno(), recorder)
-        status = _wait(child, _WAIT * seconds)
+        status = _wait(child)
         said.seek(0)
         text = said.read()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -102,20 +106,42 @@ def run_tests(
     lines = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     failure = re.sub(r" at 0x[0-9a-f]+", "", lines[0]) if lines else text[-300:]
     if code < 0:
-        failure = f"ended by signal {-code} after {used:.0f} s of processor time"
+        failure = f"{ENDED} {-code} after {used:.0f} s of processor time"
     return Outcome(code in (0, 5), used, {0: "", 5: "no test was run"}.get(code, failure))
 
 
-def _wait(child: int, seconds: float) -> int:
-    """Return the status of a process; end it and what it started after ``seconds``."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def _wait(child: int) -> int:
+    """Return the status of a process; end it and its group when nothing of it runs any more."""
+    before, since, looked = -1, time.monotonic(), 0.0
+    while True:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return status
+        now = time.monotonic()
+        if now - looked >= _LOOK:
+            looked, ticks = now, _ticks(child)
+            if ticks != before:
+                before, since = ticks, now
+            elif now - since > _IDLE:
+                os.killpg(child, signal.SIGKILL)
+                return os.waitpid(child, 0)[1]
         time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    return os.waitpid(child, 0)[1]
+
+
+def _ticks(child: int) -> int:
+    """Return the processor time of a process and of all that it started."""
+    parents, used = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended
+        process = int(path.parent.name)
+        parents[process], used[process] = int(fields[1]), sum(map(int, fields[11:15]))
+    family = {child}
+    while more := {each for each, of in parents.items() if of in family} - family:
+        family |= more
+    return sum(used.get(each, 0) for each in family)
 
 
 def _child(
@@ -155,14 +181,17 @@ def record(tree: Path, folder: Path, tests: str) -> None:
     A file of tests that was run before is not run again.
     """
     folder.mkdir(exist_ok=True, parents=True)
-    for path in sorted((tree / tests).rglob("test_*.py")):
-        test = str(path.relative_to(tree))
-        found = folder / f"{test.replace('/', '-')}.jsonl"
-        if not found.exists():
-            part = found.with_suffix(".part")
-            part.write_text("")
-            run_tests(tree, [test], interpreted=True, seconds=600, recorder=Recorder(tree, part))
-            part.rename(found)
+    files = [str(path.relative_to(tree)) for path in sorted((tree / tests).rglob("test_*.py"))]
+    names = {each: folder / f"{each.replace('/', '-')}.jsonl" for each in files}
+    parts = {each: name.with_suffix(".part") for each, name in names.items() if not name.exists()}
+    for part in parts.values():
+        part.write_text("")
+    if parts:
+        words = ["--continue-on-collection-errors", f"--maxfail={len(parts) + 1}", *parts]
+        recorder = Recorder(tree, parts)
+        run_tests(tree, words, interpreted=True, seconds=600, recorder=recorder)
+    for each, part in parts.items():
+        part.rename(names[each])
 
 
 class Recorder:
@@ -172,7 +201,7 @@ class Recorder:
     pytest-timeout, can leave the lock of a random generator behind, for which later tests wait.)
     """
 
-    def __init__(self, tree: Path, into: Path) -> None:
+    def __init__(self, tree: Path, into: dict[str, Path]) -> None:
         self.tree, self.into = tree, into
 
     def pytest_runtest_protocol(self, item: Any) -> bool:
@@ -185,7 +214,7 @@ class Recorder:
                 self._run(item)
             finally:
                 os._exit(0)
-        _wait(child, _WAIT * SECONDS)
+        _wait(child)
         return True
 
     def _run(self, item: Any) -> None:
@@ -206,7 +235,8 @@ class Recorder:
         }
         passed = all(each.outcome == "passed" for each in reports)
         line = {"test": item.nodeid, "passed": passed, "seconds": seconds, "lines": lines}
-        with open(self.into, "a", encoding="utf-8") as file:
+        into = self.into[item.nodeid.partition("::")[0]]
+        with open(into, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,9 +42,10 @@ def bench():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCH))
         import mutation_operators
+        import mutation_tests
         import mutations
 
-        yield SimpleNamespace(operators=mutation_operators, command=mutations)
+        yield SimpleNamespace(operators=mutation_operators, tests=mutation_tests, command=mutations)
 
 
 def test_a_line_is_changed_in_every_way_that_is_named(bench):
@@ -87,6 +90,49 @@ def test_a_change_is_one_line_that_can_be_parsed_and_has_a_name(bench):
         compile(text, "a.py", "exec")
         pairs = zip(SOURCE.splitlines(), text.splitlines(), strict=True)
         assert [(each.before, each.after)] == [pair for pair in pairs if pair[0] != pair[1]]
+
+
+def test_equal_lines_of_a_file_have_names_of_their_own(bench):
+    text = "for i in range(n):\n    a(i)\nif n > 0:\n    for i in range(n):\n        b(i)\n"
+    ranges = [
+        each for each in bench.operators.changes("a.py", text) if "range(n - 1)" in each.after
+    ]
+    after = "for i in range(n): => for i in range(n - 1):"
+    assert [f"a.py: {after}", f"a.py (2): {after}"] == [each.key for each in ranges]
+
+
+@pytest.fixture
+def process():
+    """Start a process that runs some code, in a session of its own."""
+    begun = []
+
+    def begin(code):
+        words = [sys.executable, "-c", code]
+        begun.append(subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        with suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGKILL)
+        each.communicate()
+
+
+def test_a_run_that_waits_is_ended(bench, monkeypatch, process):
+    monkeypatch.setattr(bench.tests, "_IDLE", 0.5)
+    monkeypatch.setattr(bench.tests, "_LOOK", 0.1)
+    status = bench.tests._wait(process("import time; time.sleep(600)").pid)
+    assert -signal.SIGKILL == os.waitstatus_to_exitcode(status)
+
+
+def test_the_time_of_a_run_has_that_of_the_processes_that_it_started(bench, process):
+    child = "while True: pass"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{child}'])"
+    begun = process(f"print(flush=True); {code}")
+    begun.stdout.readline()
+    before = bench.tests._ticks(begun.pid)
+    while bench.tests._ticks(begun.pid) < before + 50:
+        assert begun.poll() is None
 
 
 def test_a_seed_draws_the_same_lines_from_all_packages(bench):
