@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -286,6 +286,9 @@ def main(examples: int, steps: int) -> None:
         database=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
+        # A fault that is planted needs no smallest history.
+        phases=[Phase.generate] if FORGET else list(Phase),
+        report_multiple_bugs=not FORGET,
     )
     try:
         run_state_machine_as_test(Histories, settings=options)
