@@ -137,6 +137,7 @@ _started: dict[ClusterAddress, tuple[Any, TemporaryDirectory[str]]] = {}
 """Clusters of ``local:N`` that this process has started, with their temporary folders."""
 _keeping = False
 _START_SECONDS: Final = 60.0
+CONNECT_SECONDS = 10.0
 
 
 def is_cluster(scheduler: Any) -> bool:
@@ -251,7 +252,7 @@ def _connect(address: ClusterAddress) -> Any:
         return _start_workers(address)
     url = scheduler_url(address)
     try:
-        return Client(url, timeout="10s", set_as_default=False)
+        return Client(url, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         advice = "start one" + ", check the certificates" * url.startswith("tls")
         raise UnavailableError(

@@ -99,12 +99,12 @@ def _in_network(name: str) -> list[str]:
 class Slow(PassTask[np.ndarray]):
     """Sums of rows, a tenth of a second a block; one block kills its worker, if it is told to."""
 
-    def __init__(self, folder: Path, kills: int | None = None) -> None:
-        self.folder, self.kills = folder, kills
+    def __init__(self, folder: Path, kills: int | None = None, seconds: float = 0.1) -> None:
+        self.folder, self.kills, self.seconds = folder, kills, seconds
 
     def map(self, block: RowBlock) -> np.ndarray:
         (self.folder / f"{block.index}-{os.getpid()}").touch()
-        time.sleep(0.1)
+        time.sleep(self.seconds)
         if block.index == self.kills:
             os.kill(os.getpid(), signal.SIGKILL)
         return np.array([len(block.y), block.X.sum(dtype=np.float64), block.y.sum()])
@@ -188,7 +188,7 @@ def sums(folder: Path, dataset: Store) -> tuple[Slow, np.ndarray]:
     """Return a slow task, and its sums by one thread."""
     folder.mkdir()
     task = Slow(folder)
-    expected = dataset.reduce(task, scheduler="sync")
+    expected = dataset.reduce(Slow(folder, seconds=0.0), scheduler="sync")
     for path in folder.iterdir():
         path.unlink()
     return task, expected

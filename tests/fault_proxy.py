@@ -31,7 +31,7 @@ class FaultProxy:
         backend: str,
         choose: Callable[[str, str], str | None],
         secret: str = "",
-        stall_seconds: float = 0.3,
+        stall_seconds: float = 0.05,
     ) -> None:
         self.faults: Counter[str] = Counter()
         self.requests: list[tuple[str, str, str | None]] = []

@@ -21,6 +21,7 @@ def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[object
     for name, value in object_store.variables(s3_endpoint).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setattr("streammc.stores.cloud.requests._FIRST_PAUSE", 0.005)
     object_store.forget_connections()
     yield object_store.new_bucket(s3_endpoint)
     object_store.forget_connections()

@@ -162,9 +162,9 @@ def test_responses_of_a_mixed_model_are_conditional_on_its_groups(slope, tmp_pat
     table, X, y, g = grouped(slope)
     sigma, tau = 0.5, np.array([1.0, 0.6])[: 1 + slope]
     center = [*BETA, math.log(sigma), *np.log(tau), *([0.0] if slope else [])]
-    run = make_run(tmp_path / "run", models.gaussian(), table, np.tile(center, (2, 500, 1)))
-    tree = streammc.posterior_predictive(run, table, draws=1000, seed=8)
-    found = tree["posterior_predictive"]["y"].values.reshape(1000, -1)
+    run = make_run(tmp_path / "run", models.gaussian(), table, np.tile(center, (2, 200, 1)))
+    tree = streammc.posterior_predictive(run, table, draws=400, seed=8)
+    found = tree["posterior_predictive"]["y"].values.reshape(400, -1)
     expected = np.empty(72)
     for group in range(12):
         own = g == group
@@ -172,7 +172,7 @@ def test_responses_of_a_mixed_model_are_conditional_on_its_groups(slope, tmp_pat
         precision = Z.T @ Z / sigma**2 + np.diag(1 / tau**2)
         u = np.linalg.solve(precision, Z.T @ (y - X @ BETA)[own] / sigma**2)
         expected[own] = X[own] @ BETA + Z @ u
-    error = found.std(axis=0, ddof=1) / math.sqrt(1000)
+    error = found.std(axis=0, ddof=1) / math.sqrt(400)
     assert (np.abs(found.mean(axis=0) - expected) / error).max() < 4.5
     # Of a new group the mean would be that of the fixed effects alone.
     assert (np.abs(found.mean(axis=0) - X @ BETA) / error).max() > 4.5

@@ -406,8 +406,8 @@ def test_nodes_of_saved_control_variates_are_used(tmp_path):
 
 def test_a_note_says_that_more_nodes_are_taken(tmp_path):
     rng = np.random.default_rng(1)
-    g = np.repeat(np.arange(2000), rng.integers(1, 6, 2000))
-    y = rng.poisson(np.exp(0.5 + 3.0 * rng.normal(size=2000)[g]))
+    g = np.repeat(np.arange(500), rng.integers(1, 6, 500))
+    y = rng.poisson(np.exp(0.5 + 3.0 * rng.normal(size=500)[g]))
     lines = [f"{a},c{b}" for a, b in zip(y, g, strict=True)]
     (tmp_path / "t.csv").write_text("\n".join(["y,g", *lines]) + "\n")
     words = ("--formula", "y ~ (1 | g)", "--quiet")

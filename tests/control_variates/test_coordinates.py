@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ def table(tau, slope=False, seed=2):
     return from_arrays(X, y, groups=group, feature_names=["Intercept", "x"], **more)
 
 
+@cache
 def small(slope=False):
     """A table with little variation of its groups, and its control variates."""
     data = table(0.1, slope)

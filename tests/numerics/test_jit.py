@@ -437,11 +437,11 @@ def test_imports_that_are_searched_for_are_those_that_python_sees() -> None:
 def test_compile_ahead_makes_ready_what_a_module_names(tmp_path: Path) -> None:
     code = """
         from streammc.numerics.compile_ahead import compile_ahead, compiled_modules
-        assert "streammc.numerics.cholesky" in compiled_modules()
+        assert "streammc.models.glm.binomial_logit" in compiled_modules()
         assert "streammc.stores.rows.row_source" in compiled_modules()
-        import streammc.numerics.cholesky
+        import streammc.models.glm.binomial_logit
         before = len(compiled)
-        compile_ahead("streammc.numerics.cholesky")
+        compile_ahead("streammc.models.glm.binomial_logit")
         print(before, bool(compiled))
     """
     assert "0 True" == printed(code, tmp_path)

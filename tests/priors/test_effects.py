@@ -46,13 +46,14 @@ def test_the_gradient_reaches_the_scale(theta):
 
 
 def test_the_density_of_an_effect_and_its_scale_is_normalised():
-    v, t = np.linspace(-8, 8, 161), np.linspace(-14, 1.5, 311)
+    v, t = np.linspace(-8, 8, 41), np.linspace(-14, 1.5, 156)
+    prior, gradient = table(), np.zeros(4)
     of_others = stats.norm(0, 2).logpdf(0.0)
     total = 0.0
     for log_tau in t:
         tau = np.exp(log_tau)
         thetas = [np.array([0.0, a * tau, 0.0, log_tau]) for a in v]
-        line = np.array([log_prior(theta, table(), np.zeros(4)) for theta in thetas])
+        line = np.array([log_prior(theta, prior, gradient) for theta in thetas])
         known = of_others + stats.norm(0, tau).logpdf(0.0)  # coefficient, and the other effect
         total += np.exp(line - known).sum() * tau * (v[1] - v[0]) * (t[1] - t[0])
     assert total == pytest.approx(1.0, abs=1e-4)

@@ -54,7 +54,7 @@ GROUPED = "late ~ x + tail + (1 + x | day)"
 @pytest.fixture(scope="module")
 def grouped_runs(tmp_path_factory):
     """The runs of a mixed model on the same groups with dense columns and with codes."""
-    found, source = {}, table(2000)
+    found, source = {}, table(600, tails=66, days=20)
     for name, above in (("dense", NEVER), ("coded", 64)):
         path = tmp_path_factory.mktemp(name)
         store = made(source, GROUPED, codes_above=above, path=path / "s.zarr")
@@ -80,7 +80,7 @@ def test_effects_scores_and_predictions_of_a_mixed_model_are_those_from_dense_co
 ):
     found = []
     for store, run in grouped_runs.values():
-        rows = made(table(300, seed=2), None, like=store)
+        rows = made(table(300, tails=66, days=20, seed=2), None, like=store)
         effects = streammc.effects(run, store)
         predicted = streammc.predict(run, rows, draws=20, trained_on=store)
         score = streammc.score(run, store, draws=100)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from checks_of_trust import rounds
-from clusters import Slow, cluster, write_store
+from clusters import cluster, sums, write_store
 from command_line import PROGRAM
 from object_store import Bucket
 
@@ -98,10 +98,8 @@ def listen() -> None:
 def test_workers_read_a_store_at_an_address_with_credentials_of_their_own(
     bucket: Bucket, tmp_path: Path
 ) -> None:
-    far = str(write_store(f"{bucket.address}/s.zarr"))
-    (tmp_path / "seen").mkdir()
-    task = Slow(tmp_path / "seen")
-    expected = open_store(far).reduce(task, scheduler="sync")
+    far = str(write_store(f"{bucket.address}/s.zarr", rows=20_000))
+    task, expected = sums(tmp_path / "seen", open_store(far))
     with cluster(tmp_path / "cluster", workers=1) as made:
         found = open_store(far).reduce(task, scheduler=made.address)
     assert expected.tobytes() == found.tobytes()

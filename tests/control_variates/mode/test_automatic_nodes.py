@@ -36,7 +36,7 @@ def variation(data, model):
 
 
 def test_data_that_need_more_nodes_get_them():
-    found, certificate = variation(counts(3.0, 2000), poisson())
+    found, certificate = variation(counts(3.0, 500), poisson())
     assert certificate.nodes in (21, 31, 41)
     assert found < quadrature.LARGEST_VARIATION
     assert certificate.warnings == ()
@@ -49,7 +49,7 @@ def test_data_that_do_not_keep_the_default():
 
 
 def test_a_given_number_of_nodes_is_only_checked():
-    cv = streammc.control_variates(*by_group(counts(3.0, 2000), poisson(), 15))
+    cv = streammc.control_variates(*by_group(counts(3.0, 500), poisson(), 15))
     assert cv.certificate.nodes == 15
     assert (
         "with 15 nodes: use as many as are needed, --option nodes=0" in cv.certificate.warnings[0]
@@ -62,7 +62,7 @@ def test_a_gaussian_response_keeps_the_default():
 
 
 def test_the_number_is_the_same_at_every_temperature():
-    groups, model = by_group(counts(3.0, 2000), poisson())
+    groups, model = by_group(counts(3.0, 500), poisson())
     assert resolved(model, groups).nodes == resolved(model, tempered(groups, 10.0)).nodes > 15
 
 

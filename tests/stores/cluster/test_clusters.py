@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from clusters import Slow, begun, cluster
+from clusters import Slow, begun, cluster, sums
 from command_line import program, streammc
 from tls import certificates
 
@@ -83,11 +83,7 @@ def test_every_command_gives_the_bits_of_one_machine(store: Path, tmp_path: Path
 @pytest.mark.trust(30)
 def test_a_worker_that_dies_costs_no_bit(store: Path, tmp_path: Path) -> None:
     dataset = open_store(store)
-    (tmp_path / "seen").mkdir()
-    task = Slow(tmp_path / "seen")
-    expected = dataset.reduce(task, scheduler="sync")
-    for path in task.folder.iterdir():
-        path.unlink()
+    task, expected = sums(tmp_path / "seen", dataset)
     killed: list[str] = []
     with cluster(tmp_path / "cluster") as made:
 
@@ -178,12 +174,8 @@ def test_a_block_that_kills_workers_is_named(store: Path, tmp_path: Path) -> Non
 )
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up(store: Path, tmp_path: Path) -> None:
-    (tmp_path / "seen").mkdir()
-    task = Slow(tmp_path / "seen")
     dataset = open_store(store)
-    expected = dataset.reduce(task, scheduler="sync")
-    for path in task.folder.iterdir():
-        path.unlink()
+    task, expected = sums(tmp_path / "seen", dataset)
     ttl = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5s"}
     with cluster(tmp_path / "cluster", env=ttl) as made:
 
@@ -297,7 +289,10 @@ def test_no_scheduler_and_no_cluster_are_said_in_one_line(store: Path, tmp_path:
     assert [] == list(tmp_path.glob("run"))
 
 
-def test_nothing_at_the_address_is_unavailable(store: Path) -> None:
+def test_nothing_at_the_address_is_unavailable(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "CONNECT_SECONDS", 0.5)
     with pytest.raises(UnavailableError, match="found none: start one"):
         open_store(store).reduce(Slow(store.parent), scheduler="tcp://127.0.0.1:9")
 
