@@ -47,6 +47,7 @@ SAMPLERS: Final[dict[str, str]] = {
     "pt": "streammc.samplers.tempering.options:pt",
     "sghmc": "streammc.samplers.stochastic_gradient.options:sghmc",
     "sgld": "streammc.samplers.stochastic_gradient.options:sgld",
+    "smh": "streammc.samplers.factorised.options:smh",
     "spt": "streammc.samplers.tempering.options:spt",
     "stt": "streammc.samplers.tempering.options:stt",
     "tt": "streammc.samplers.tempering.options:tt",

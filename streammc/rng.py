@@ -40,6 +40,8 @@ class Role(IntEnum):
     """Seed of the pilot that chooses the levels of a ladder."""
     CHECK = 11
     """Posterior predictive checks."""
+    POOL = 12
+    """Rows that are drawn ahead, by sheet and first row of a piece; order of a sheet."""
 
 
 def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator:

@@ -333,6 +333,9 @@ class StatedModel(Shown, ABC):
     derivative_bounds: ClassVar[tuple[float, ...]] = ()
     """Known bounds on the absolute derivatives of the log-likelihood of a row in its linear
     predictor, of order 1, 2, ..."""
+    third_derivative: ClassVar[Any] = None
+    """Compiled bound on the third derivative of the log-likelihood of a row in its only predictor,
+    see ``models.third_derivative``; ``None``: none is known."""
     exchangeable: ClassVar[bool] = False
     """Whether :meth:`relabelled` returns all positions of the same density."""
     takes_trials: ClassVar[bool] = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from streammc.models.base import LinearModel
 from streammc.models.responses import binary_fault
-from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.models.third_derivative import BOUND_SIGNATURE
+from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import log_ndtr_parts
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import probit_level
@@ -41,6 +42,41 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
             slope[i] = sign * mills
 
 
+_STEEPEST: Final = 1.002369313
+"""Where the third derivative is largest."""
+_LARGEST_THIRD: Final = 0.29571881920
+_FAR: Final = -10.0
+
+
+@inline
+def _third(a):  # type: ignore[no-untyped-def]
+    """Return the third derivative of ``log Phi``, ``M ((a + M) (a + 2 M) - 1)``, or a little more.
+
+    ``M`` is ``phi(a) / Phi(a)``. Far below 0, where the difference would cancel, it is
+    ``2 / |a|^3``, which is more.
+    """
+    _, mills, _ = log_ndtr_parts(a)
+    far = min(a, _FAR)
+    near = mills * ((a + mills) * (a + 2.0 * mills) - 1.0)
+    return -2.0 / (far * far * far) if a < _FAR else near
+
+
+@jit(BOUND_SIGNATURE, borrow=True)
+def third_derivative(eta, reach, y, constants, out):  # type: ignore[no-untyped-def]
+    """Write the largest third derivative within reach; see ``models.third_derivative``.
+
+    That of ``log Phi`` is positive, as the inverse Mills ratio is convex (Sampford 1953), and has
+    one maximum.
+    """
+    for i in range(eta.shape[0]):
+        a = (2.0 * y[i] - 1.0) * eta[i]
+        low, high = a - reach[i], a + reach[i]
+        if low > _STEEPEST:
+            out[i] = _third(low)
+        else:
+            out[i] = _third(high) if high < _STEEPEST else _LARGEST_THIRD
+
+
 class Probit(LinearModel):
     """Probit regression; build it with :func:`probit`."""
 
@@ -50,6 +86,7 @@ class Probit(LinearModel):
     link_kernel: ClassVar[Any] = link
     response_fault = staticmethod(binary_fault)
     analytic: ClassVar[bool] = True
+    third_derivative: ClassVar[Any] = third_derivative
 
     def mean(self, eta: Matrix) -> Vector:
         """Return ``Phi(eta)``, P(y = 1), per column of ``eta`` (1, m)."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.models.base import LinearModel, predictor
-from streammc.models.glm.bernoulli_logit import mean_chance
+from streammc.models.glm.bernoulli_logit import mean_chance, third_derivative
 from streammc.models.responses import proportion_fault, share_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
@@ -70,6 +70,7 @@ class Binomial(LinearModel):
     mean = staticmethod(mean_chance)
     parameters = (predictor(exponential="odds ratio"),)
     analytic: ClassVar[bool] = True
+    third_derivative: ClassVar[Any] = third_derivative
     takes_trials: ClassVar[bool] = True
 
     def log_constant(self, y: Vector, trials: Vector) -> float | None:

@@ -10,6 +10,7 @@ import numpy as np
 from streammc.models.base import LinearModel, predictor
 from streammc.models.glm.least_squares import least_squares
 from streammc.models.responses import exponential_mean
+from streammc.models.third_derivative import BOUND_SIGNATURE
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select, within
 from streammc.priors import PriorOption, as_prior
@@ -57,6 +58,13 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
             curve[i] = -ratio
 
 
+@jit(BOUND_SIGNATURE, borrow=True)
+def third_derivative(eta, reach, y, constants, out):  # type: ignore[no-untyped-def]
+    """Write the largest ``y exp(-eta)`` within reach; see ``models.third_derivative``."""
+    for i in range(eta.shape[0]):
+        _, out[i] = _row(eta[i] - reach[i], y[i])
+
+
 class Exponential(LinearModel):
     """Exponential regression; build it with :func:`exponential`."""
 
@@ -67,6 +75,7 @@ class Exponential(LinearModel):
     parameters = (predictor(exponential="mean ratio"),)
     mean = staticmethod(exponential_mean)
     analytic: ClassVar[bool] = True
+    third_derivative: ClassVar[Any] = third_derivative
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite or below 0."""

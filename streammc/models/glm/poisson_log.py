@@ -10,6 +10,7 @@ import numpy as np
 from streammc.models.base import LinearModel, predictor
 from streammc.models.glm.least_squares import least_squares
 from streammc.models.responses import count_fault, exponential_mean
+from streammc.models.third_derivative import BOUND_SIGNATURE
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial
 from streammc.priors import PriorOption, as_prior
@@ -59,6 +60,13 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
         value[i] -= log_factorial(y[i])
 
 
+@jit(BOUND_SIGNATURE, borrow=True)
+def third_derivative(eta, reach, y, constants, out):  # type: ignore[no-untyped-def]
+    """Write the largest ``exp(eta)`` within reach; see ``models.third_derivative``."""
+    for i in range(eta.shape[0]):
+        out[i] = exp(min(eta[i] + reach[i], _MAX_ETA))
+
+
 class Poisson(LinearModel):
     """Poisson regression; build it with :func:`poisson`."""
 
@@ -70,6 +78,7 @@ class Poisson(LinearModel):
     response_fault = staticmethod(count_fault)
     parameters = (predictor(exponential="rate ratio"),)
     analytic: ClassVar[bool] = True
+    third_derivative: ClassVar[Any] = third_derivative
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (1, m); rates are capped at 1e18."""

@@ -1,0 +1,292 @@
+"""Setup and chains of ``smh``: the plan of its reads, what all chains share, one chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng as streams
+from streammc.control_variates.certify import require_rows
+from streammc.control_variates.mode.modes import ADVICE
+from streammc.errors import ConfigError, ModelError, RefusedError
+from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.target import Base
+from streammc.numerics.summation import taylor
+from streammc.protocols import Index, Model, RowSource
+from streammc.samplers.common.chains import BATCH_SECONDS, DISPERSED, Chain, first_position
+from streammc.samplers.common.preparation import control_variates
+from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
+from streammc.samplers.factorised.loop import (
+    AVERAGE,
+    CURRENT_ANGLE,
+    DONE,
+    NEEDS_ROWS,
+    STATISTICS,
+    VALUE,
+    PoolRows,
+    Target,
+    allocate_state,
+    place,
+    run,
+)
+from streammc.samplers.factorised.pool import (
+    Pool,
+    PoolPlan,
+    Whitening,
+    joined,
+    most_rows,
+    planned,
+    some,
+)
+
+if TYPE_CHECKING:
+    from streammc.samplers.factorised.options import ScalableMetropolis
+
+_STARTS: Final = 100
+
+
+def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Setup:
+    """Return control variates and the plan of the reads.
+
+    Raises
+    ------
+    ConfigError
+        If no bound on the remainders of the model is known.
+    RefusedError
+        If there are other modes, which no proposal reaches.
+    """
+    model: Any = request.model
+    require_rows(model)
+    require_bound(model)
+    cv = control_variates(request, 2)
+    if cv.other_modes() is not None:
+        raise RefusedError(
+            "expected one mode for smh, found others of comparable evidence, which no proposal "
+            f"around theta_star reaches: use --sampler hmc, and {ADVICE}"
+        )
+    if model.exact_sums is not None:
+        plan = PoolPlan(np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
+        text = "no row is read again: the sums of one pass are sufficient statistics"
+    else:
+        plan = planned(model, cv, request.dataset)
+        text = (
+            f"about {plan.drawn:.2g} rows an iteration are drawn ahead, and {plan.certain:,.0f} "
+            "are always evaluated"
+        )
+    reason = f"{reason or NAMED}; {text}"
+    return Setup(sampler, cv, None, reason, {"pool_plan": np.array(plan)})
+
+
+def require_bound(model: Model) -> None:
+    """Raise ConfigError where the remainders of rows have no known bound."""
+    known: Any = model
+    if model.exact_sums is not None:
+        return
+    p = model.n_linear + model.n_scalar
+    if known.third_derivative is None or p != 1:
+        why = f"{p} predictors a row" if p != 1 else "no bound on its third derivative"
+        raise ConfigError(
+            "expected a model of one linear predictor with a bounded third derivative for smh, as "
+            f"logistic, probit, binomial, poisson or exponential, found {model.name} with {why}: "
+            "use hmc-ecs, or hmc"
+        )
+
+
+def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> FactorisedProblem:
+    """Return what all chains share; reads the rows once."""
+    model: Any = request.model
+    cv, plan = setup.cv, PoolPlan(*(float(each) for each in setup.arrays["pool_plan"]))
+    at = Whitening(model, cv.theta_star, np.ascontiguousarray(cv.factor))
+    exact = model.exact_sums is not None
+    pool = None
+    if not exact:
+        pool = Pool(
+            request.dataset,
+            at,
+            plan,
+            seed=request.stream_seed,
+            chains=request.chains,
+            iterations=request.warmup + request.draws,
+            scheduler=request.scheduler,
+            progress=request.blocks_of("pass"),
+        )
+    total = pool.total if pool else 0.0
+    target = Target(
+        cv.theta_star,
+        cv.log_lik,
+        cv.gradient,
+        np.ascontiguousarray(cv.hessian),
+        at.factor,
+        np.asarray(np.linalg.solve(cv.factor, cv.newton_step), np.float64),
+        model.prior_table(cv.labels),
+        model.constants,
+        plan.radius,
+        total,
+        most_rows(total, plan.radius) if pool else 0,
+    )
+    d = cv.dim
+    base = Base(
+        cv.theta_star, 0.0, np.zeros(d), np.zeros((d, d)), at.factor, target.prior,
+        model.constants, model.n_linear, -1, 1, 0.0, 0.0,
+    )  # fmt: skip
+    return FactorisedProblem(
+        link=model.link,
+        sums=model.exact_sums or taylor,
+        target=target,
+        pool=pool,
+        rows=pool.certain if pool else joined([], d),
+        aim=sampler.acceptance,
+        base=base,
+        source=request.dataset.rows(),
+        certain=allocate_block(0, request.dataset.n_features, model.n_linear + model.n_scalar),
+        certainty_rows=np.zeros(0, np.int64),
+        constrain=model.constrain,
+    )
+
+
+@dataclass(frozen=True)
+class FactorisedProblem:
+    """What all chains share; see ``chains.SharedProblem``."""
+
+    link: Any
+    sums: Any
+    target: Target
+    pool: Pool | None
+    """``None``: no row is drawn."""
+    rows: PoolRows
+    """Rows that are always evaluated."""
+    aim: float
+    base: Base
+    source: RowSource
+    certain: Block
+    certainty_rows: Index
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    design: None = None
+
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> FactorisedChain:
+        """Return chain ``chain`` of the run with this seed."""
+        return FactorisedChain(self, seed, chain, batch_iterations=batch_iterations)
+
+
+class FactorisedChain(Chain):
+    """One chain: its state, and the sheets that it has taken."""
+
+    statistics = STATISTICS
+
+    def __init__(
+        self, problem: FactorisedProblem, seed: int, chain: int, *, batch_iterations: int
+    ) -> None:
+        super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
+        self.problem, self.chain = problem, chain
+        d = len(problem.target.theta_star)
+        self._state = allocate_state(d, problem.aim)
+        self._sheet = 0
+        """The next sheet to take."""
+        self._rows = joined([], d)
+        self._frozen = False
+
+    def initialise(self) -> None:
+        """Draw a start around theta_star, wider than the posterior.
+
+        Raises
+        ------
+        ModelError
+            If the log density is not finite at any of 100 starts.
+        """
+        problem, state = self.problem, self._state
+        for attempt in range(_STARTS):
+            state.u[:] = first_position(
+                self._kernel_rng, len(state.u), self.chain, attempt, DISPERSED
+            )
+            place(problem.link, problem.sums, problem.target, problem.rows, state)
+            inside = np.sqrt(np.sum(state.eps[0] ** 2)) < problem.target.radius
+            if inside and np.isfinite(state.scalars[VALUE]):
+                return
+        raise ModelError(
+            "expected a finite log density at a start drawn around theta_star, found none in "
+            f"{_STARTS} tries; check the prior and the response, or rescale the features"
+        )
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``common.chains``."""
+        arrays = {"u": self._state.u.copy(), "tuning": self._state.tuning.copy()}
+        meta = {
+            "iteration": self.iteration,
+            "rows_gathered": self.rows_gathered,
+            "kernel_rng": streams.get_state(self._kernel_rng),
+            "sheet": self._sheet,
+            "left": len(self._rows.y) - int(self._state.at[0]),
+            "frozen": self._frozen,
+        }
+        return arrays, meta
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit."""
+        problem, state = self.problem, self._state
+        state.u[:], state.tuning[:] = arrays["u"], arrays["tuning"]
+        self.iteration, self.rows_gathered = int(meta["iteration"]), int(meta["rows_gathered"])
+        self._kernel_rng = streams.from_state(meta["kernel_rng"])
+        self._frozen = bool(meta["frozen"])
+        if (self._sheet, len(self._rows.y) - int(state.at[0])) != (meta["sheet"], meta["left"]):
+            self._sheet, left = int(meta["sheet"]), int(meta["left"])
+            parts: list[PoolRows] = []
+            first = self._sheet
+            while sum(len(part.y) for part in parts) < left and problem.pool:
+                first -= 1
+                parts.insert(0, problem.pool.sheet(self.chain, first))
+            rows = joined(parts, len(state.u))
+            self._rows, state.at[0] = rows, len(rows.y) - left
+        place(problem.link, problem.sums, problem.target, problem.rows, state)
+
+    def _batch(self) -> int:
+        if self._seconds_per_iteration == 0.0:
+            return min(self.batch_iterations, 64)
+        return max(min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration)), 1)
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        """Run as many iterations as ``theta`` has rows, taking sheets where they need them."""
+        problem, state = self.problem, self._state
+        if not warmup and not self._frozen:
+            self._frozen = True
+            if state.tuning[AVERAGE] > 0.0:
+                state.tuning[CURRENT_ANGLE] = state.tuning[AVERAGE]
+        done = 0
+        while done < len(theta):
+            code, count = run(
+                problem.link,
+                problem.sums,
+                problem.target,
+                problem.rows,
+                self._rows,
+                state,
+                int(warmup),
+                self._kernel_rng,
+                (theta[done:], statistics[done:]),
+            )
+            done += count
+            if code == NEEDS_ROWS:
+                self._take()
+            elif code != DONE:
+                raise RefusedError(
+                    "expected remainders of rows within their bounds, found one beyond in "
+                    f"iteration {self.iteration + done + 1} of chain {self.chain}: use hmc-ecs, "
+                    "and report it"
+                )
+        self.iteration += len(theta)
+
+    def _take(self) -> None:
+        """Put the next sheet behind the rows that are left."""
+        assert self.problem.pool is not None
+        at = int(self._state.at[0])
+        left = some(self._rows, slice(at, None))
+        taken = self.problem.pool.sheet(self.chain, self._sheet)
+        self._rows = joined([left, taken], len(self._state.u))
+        self._state.at[0] = 0
+        self._sheet += 1
+        self.rows_gathered += len(taken.y)

@@ -1,0 +1,119 @@
+"""Sampler ``smh``: exact draws from rows that sequential reads drew ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from streammc.diagnostics.text import number
+from streammc.samplers.common.options import builder, check_number
+from streammc.samplers.common.sampler import EXACT, Check, Sampler, at_most
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import RunRequest, Setup
+    from streammc.trace.run_directory import RunDirectory
+
+NEAR_THE_EDGE: Final = 0.95
+"""Share of the radius beyond which a draw says that the posterior may be cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalableMetropolis(Sampler):
+    """Sampler ``smh``: scalable Metropolis-Hastings on rows drawn ahead (Cornish et al. 2019).
+
+    Exact, without a variance, a sign or an audit. Proposals leave the Gaussian approximation
+    invariant; a proposal is rejected by any one of few rows, drawn with probabilities proportional
+    to bounds on their remainders. Sequential reads draw these rows ahead of the chains: an
+    iteration reads nothing from the disk, and takes fewer rows the more rows there are. For
+    families with one linear predictor and a bounded third derivative (logistic, probit, binomial,
+    poisson, exponential), and for gaussian, whose sums are sufficient.
+
+    Parameters
+    ----------
+    acceptance
+        Share of proposals to accept, in (0, 1): warm-up turns by smaller angles where fewer are.
+
+    Examples
+    --------
+    >>> from streammc.samplers import smh
+    >>> smh().target
+    'exact'
+    """
+
+    acceptance: float = 0.6
+
+    name: ClassVar[str] = "smh"
+    target: ClassVar[str] = EXACT
+    paper: ClassVar[str] = (
+        "Cornish, Vanetti, Bouchard-Cote, Deligiannidis, Doucet 2019, Scalable "
+        "Metropolis-Hastings for exact Bayesian inference with large datasets"
+    )
+    statistics: ClassVar[tuple[str, ...]] = (
+        "lp",
+        "acceptance_rate",
+        "n_rows",
+        "angle",
+        "distance",
+    )
+    """``lp``: log posterior, that of the rows in memory exact and of all others by their
+    expansions; ``angle`` of the rotation; ``distance`` from theta_star, divided by the radius."""
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"pool_plan": ("pool_quantity",)}
+    """The fields of ``pool.PoolPlan``."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_number("acceptance", self.acceptance, "(0, 1)")
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return control variates and the plan of the reads; see ``Sampler``."""
+        from streammc.samplers.factorised.kernel import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Make the first read, and return what all chains share; see ``Sampler``."""
+        from streammc.samplers.factorised.kernel import problem
+
+        return problem(self, request, setup)
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return rows an iteration, angle and the largest distance of the draws."""
+        drawn = run.statistics("n_rows", "angle", "distance")
+        return {
+            "rows_per_iteration": float(drawn["n_rows"].mean()),
+            "angle": float(drawn["angle"].mean()),
+            "largest_distance": float(drawn["distance"].max()),
+        }
+
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
+        """Return checks of the rows and of the radius; see ``Sampler``."""
+        facts = summary["sampling"]
+        if "largest_distance" not in facts:  # an unfinished run
+            return []
+        rows = facts["rows_per_iteration"]
+        return [
+            Check(
+                name="rows an iteration",
+                value=number(rows, 3),
+                meaning="Rows whose likelihood an iteration evaluates; all others are bounded.",
+                receipt={"rows an iteration": rows},
+                figure="n_rows",
+            ),
+            at_most(
+                "largest distance from theta_star, share of the radius",
+                facts["largest_distance"],
+                NEAR_THE_EDGE,
+                "The chain never leaves a ball that holds all but 1e-12 of the Gaussian "
+                "approximation: a draw near its edge says that the posterior is wider.",
+                warning="draws reach the edge of the region in which the rows are bounded: the "
+                "posterior has heavier tails than its Gaussian approximation, and is cut there; "
+                "use hmc-ecs, or hmc",
+                figure="distance",
+            ),
+        ]
+
+
+smh = builder(ScalableMetropolis)
