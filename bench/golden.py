@@ -40,7 +40,7 @@ STORES = {
 MODELS = {"mixture": ("gaussian-mixture", "--option", "components=3", "--option", "dim=2")}
 SAMPLERS = ["auto", "hmc", "hmc-ecs", "hmc-ecs-signed", "mh", "mh-austere", "mh-fixed"]
 SAMPLERS += ["mh-minibatch", "mh-sublhd", "mint", "mintee", "pt", "sghmc", "sgld", "spt"]
-SAMPLERS += ["stt", "tt"]
+SAMPLERS += ["smh", "stt", "tt"]
 OTHERS = {
     "poisson": ("auto", "hmc", "hmc-ecs", "mh"),
     "student-t": ("auto", "hmc", "mh-minibatch"),

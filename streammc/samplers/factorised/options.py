@@ -1,4 +1,4 @@
-"""Sampler ``smh``: exact draws from rows that sequential reads drew ahead."""
+"""``smh``: exact draws from rows that sequential reads drew ahead."""
 
 from __future__ import annotations
 
