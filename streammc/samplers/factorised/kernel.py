@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -77,6 +77,9 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             f"about {plan.drawn:.2g} rows an iteration are drawn ahead, and {plan.certain:,.0f} "
             "are always evaluated"
         )
+        n = request.dataset.n_rows
+        read = {"rows_read": n, "bytes_read": n * request.dataset.rows().row_bytes}
+        cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
     reason = f"{reason or NAMED}; {text}"
     return Setup(sampler, cv, None, reason, {"pool_plan": np.array(plan)})
 
@@ -282,11 +285,13 @@ class FactorisedChain(Chain):
 
     def _take(self) -> None:
         """Put the next sheet behind the rows that are left."""
-        assert self.problem.pool is not None
         at = int(self._state.at[0])
         left = some(self._rows, slice(at, None))
-        taken = self.problem.pool.sheet(self.chain, self._sheet)
+        pool = self.problem.pool
+        assert pool is not None
+        taken = pool.sheet(self.chain, self._sheet)
+        if self._sheet and self._sheet % pool.sheets_of_a_read == 0:  # the first read is counted
+            self.rows_gathered += pool.n_rows // pool.chains
         self._rows = joined([left, taken], len(self._state.u))
         self._state.at[0] = 0
         self._sheet += 1
-        self.rows_gathered += len(taken.y)

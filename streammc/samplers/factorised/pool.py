@@ -256,7 +256,7 @@ class Pool:
             )
         wanted = math.ceil(1.1 * plan.drawn * iterations / plan.sheet_rows) if plan.drawn else 1
         self.sheets_of_a_read = min(max(wanted, 1), fit)
-        self.reads = 0
+        self.reads, self.n_rows, self.chains = 0, dataset.n_rows, chains
         read = self._read(0)
         self.total = float(read.total.sum())
         self.certain = expanded(at.model, joined(read.certain, len(at.theta_star)))
