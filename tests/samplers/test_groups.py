@@ -21,7 +21,7 @@ BIASED = {"sghmc"}
 
 def groups_for(name):
     """Return a number of groups: hmc-ecs needs 30 of them, and at least as many more."""
-    return 120 if name.startswith("hmc-ecs") else 60
+    return 120 if name.startswith("hmc-ecs") else 20 if name in ("pt", "tt") else 60
 
 
 def table(groups=120):
@@ -61,7 +61,7 @@ def moments(draws, batches=15):
 
 @pytest.fixture(scope="module")
 def reference():
-    return {groups: moments(draws_of("hmc", groups, 4000)) for groups in (60, 120)}
+    return {groups: moments(draws_of("hmc", groups, 4000)) for groups in (20, 60, 120)}
 
 
 @pytest.mark.slow

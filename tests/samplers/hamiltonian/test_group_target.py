@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -52,6 +53,11 @@ def log_lik_groups(beta, log_tau):
     return np.array(out)
 
 
+@cache
+def log_lik_on_the_grid():
+    return log_lik_groups(BETA, LOG_TAU)
+
+
 def log_tau_of(end, noise):
     """Log tau of the last coordinate of an expansion: itself, or 1 / (tau^2 + noise)."""
     return 0.5 * np.log(np.maximum(1.0 / end - noise, 1e-300)) if noise else end
@@ -59,7 +65,7 @@ def log_tau_of(end, noise):
 
 def expansion(order, noise=0.0, h=1e-4):
     """Return l_g - q_g on the grid and l_g, with q_g by central differences."""
-    full = log_lik_groups(BETA, LOG_TAU)
+    full = log_lik_on_the_grid()
     star = STAR.copy()
     end = LOG_TAU
     if noise:
@@ -180,7 +186,9 @@ def on_the_real_line(base, spreads=SPREADS[:0]):
 def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, line=None, **changed):
     given, model = problem(order, k, certain, noise, **changed)
     if line is not None:
-        given = replace(given, base=on_the_real_line(given.base, line))
+        # Tuned steps are as short as they must be near tau = 0: 120 to a trajectory.
+        given = replace(given, base=on_the_real_line(given.base, line), step_size=0.15)
+        given = replace(given, trajectory_length=0.6)
     kernel = HamiltonianKernel(given, seed=7, chain=0)
     kernel.initialise()
     kernel.advance(1000, True)
