@@ -132,6 +132,7 @@ def _log_format(words: Sequence[str]) -> str:
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("streammc.cli.demo:demo", "Sample a data set that ships with the package."),
+    "fit": ("streammc.cli.fit:fit", "Sample the posterior of a table, in one command."),
     "simulate": ("streammc.cli.simulate:simulate", "Write a store of simulated rows."),
     "ingest": ("streammc.cli.ingest:ingest", "Make a store from CSV, Parquet or Arrow files."),
     "pull": ("streammc.cli.pull:pull", "Copy a store from an object store to a local disk."),

@@ -107,6 +107,21 @@ class SampleSettings(ModelOptions, SamplerChoice, RunOptions, SamplerOptions, Ch
 
 
 @dataclass(frozen=True, kw_only=True)
+class FitSettings(
+    ModelOptions, SamplerChoice, RunOptions, SamplerOptions, CheckOption, TableOptions
+):
+    """Settings of ``streammc fit``; ``--seed`` is that of the draws."""
+
+    table: tuple[str, ...] = argument("store", several=True)
+    output: str = setting(
+        help="Directory or address of the run.", kind="run", short=["-o"], recorded=False
+    )
+    store: str | None = setting(
+        None, "Keep the rows in a store, for tables larger than memory.", kind="store"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
     """Options of scores."""
 

@@ -289,8 +289,8 @@ def store_of_run(run: Any, option: str | None = None) -> Any:
     address = run.attributes.get("store")
     if not isinstance(address, str) or address == "memory":
         raise DataError(
-            f"expected {str(run.path)!r} to be a run on a store, found one on arrays in memory: "
-            "continue it from Python, with the arrays"
+            f"expected {str(run.path)!r} to be a run on a store, found one on rows in memory: give "
+            "the streammc fit command that began it again, or the arrays in Python"
         )
     try:
         dataset = open_store(address)

@@ -32,12 +32,6 @@ def ingest(ctx: click.Context, settings: IngestSettings) -> None:
 
     With --append STORE exists and gets the rows as a new generation.
     """
-    from streammc.cli.receipt import make_output
-    from streammc.stores.ingest.ingestion import ingest as write
-    from streammc.stores.ingest.value_checks import LARGE_BYTES, bytes_text
-    from streammc.stores.store import info
-    from streammc.trace.addresses import is_address
-
     output: Output = ctx.obj
     sources, store = settings.sources, settings.store
     if not sources:
@@ -58,6 +52,42 @@ def ingest(ctx: click.Context, settings: IngestSettings) -> None:
         raise click.UsageError(
             "expected --append with --again, found --again alone: add --append, or leave it out"
         )
+    result = made_store(output, settings)
+    if result is None:
+        return
+    if result["response"] is None and settings.like is None:
+        output.note(
+            f"{store} has no response: it is for models without one; for others, name column y "
+            "with --response or --formula"
+        )
+    facts = {
+        "store": result["path"],
+        "rows": result["n_rows"],
+        "dropped": result.get("n_dropped") or None,
+        "formula": result["formula"] and result["formula"]["text"],
+        "response": result["response"],
+        "features": result["features"],
+        "reference levels": references_text(result.get("references")),
+        "groups": groups_text(result.get("groups")),
+        "factors": factors_text(result.get("factors")),
+        "codes": codes_text(result.get("codes")),
+        "row id": result.get("row_id"),
+        "megabytes": result["bytes"] / 1e6,
+        "shuffled": result.get("shuffle_seed") is not False,
+        "fingerprint": result["fingerprint"],
+    }
+    output.result(result, fields(facts))
+
+
+def made_store(output: Output, settings: IngestSettings) -> dict[str, Any] | None:
+    """Make a store, or find that it is there; return its report, ``None`` for a stage's answer."""
+    from streammc.cli.receipt import make_output
+    from streammc.stores.ingest.ingestion import ingest as write
+    from streammc.stores.ingest.value_checks import LARGE_BYTES, bytes_text
+    from streammc.stores.store import info
+    from streammc.trace.addresses import is_address
+
+    sources, store = settings.sources, settings.store
     options, receipt = ingest_options(settings), ingest_receipt(settings)
     said: list[str] = []
 
@@ -86,32 +116,9 @@ def ingest(ctx: click.Context, settings: IngestSettings) -> None:
     else:
         overwrite = settings.overwrite
         result = make_output(output, receipt, lambda: info(store), make, overwrite=overwrite)
-    if result is None:
-        return
-    for line in result.get("warnings", [])[len(said) :]:
+    for line in (result or {}).get("warnings", [])[len(said) :]:
         output.warn(line)
-    if result["response"] is None and settings.like is None:
-        output.note(
-            f"{store} has no response: it is for models without one; for others, name column y "
-            "with --response or --formula"
-        )
-    facts = {
-        "store": result["path"],
-        "rows": result["n_rows"],
-        "dropped": result.get("n_dropped") or None,
-        "formula": result["formula"] and result["formula"]["text"],
-        "response": result["response"],
-        "features": result["features"],
-        "reference levels": references_text(result.get("references")),
-        "groups": groups_text(result.get("groups")),
-        "factors": factors_text(result.get("factors")),
-        "codes": codes_text(result.get("codes")),
-        "row id": result.get("row_id"),
-        "megabytes": result["bytes"] / 1e6,
-        "shuffled": result.get("shuffle_seed") is not False,
-        "fingerprint": result["fingerprint"],
-    }
-    output.result(result, fields(facts))
+    return result
 
 
 def ingest_options(settings: IngestSettings) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streammc.cli.command_settings import SamplerOptions, SampleSettings
+from streammc.cli.command_settings import FitSettings, SamplerOptions, SampleSettings
 from streammc.cli.options import STAGE, CheckOption, CodeOption, argument, command, parse_scheduler
 from streammc.cli.output import Output, fields
 from streammc.cli.values import refuse_file_name
@@ -27,31 +28,46 @@ def sample(ctx: click.Context, settings: SampleSettings) -> int:
     The same command again resumes an interrupted run and does not change a finished one; with
     more --draws it extends the run.
     """
-    from streammc.cli.build import NODES, announced_priors, make_model, make_sampler, split_options
     from streammc.cli.receipt import require_apart
+    from streammc.stores.store import open_store
+
+    refuse_file_name(settings.output, "the run to make")
+    require_apart(settings.output, [settings.store])
+    return sampled(ctx, settings, lambda: open_store(settings.store), dry_run=settings.dry_run)
+
+
+def sampled(
+    ctx: click.Context,
+    settings: SampleSettings | FitSettings,
+    open_data: Callable[[], Any],
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Sample the posterior of a data set, opened once the options are known to be right.
+
+    Returns the exit code.
+    """
+    from streammc.cli.build import NODES, announced_priors, make_model, make_sampler, split_options
     from streammc.diagnostics.stopping import StopRule
     from streammc.likelihood.data_views import by_group
-    from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
     printer, output = ctx.obj, settings.output
     where = parse_scheduler(settings.scheduler)
-    refuse_file_name(output, "the run to make")
-    require_apart(output, [settings.store])
     code = settings.allow_code
     of_model, of_sampler = split_options(settings.model, settings.option, code)
     built = make_model(settings.model, settings.prior_scale, of_model, settings.prior, code)
     flags = values_of(settings, SamplerOptions)
     chosen, options = make_sampler(settings.sampler, flags, of_sampler)
-    dataset, built = by_group(open_store(settings.store), built, of_model.get(NODES))
+    rule = StopRule.parse(settings.stop)
+    dataset, built = by_group(open_data(), built, of_model.get(NODES))
     source = _of_run(printer, settings.start_from, settings.control_variates)
     kept, built = _saved_control_variates(source, built)
     new_run, unscaled = settings.overwrite or not RunDirectory.exists(output), built
-    if settings.dry_run or new_run:
+    if dry_run or new_run:
         built = announced_priors(printer, built, dataset)
-    if settings.seed is None and new_run and not settings.dry_run:
+    if settings.seed is None and new_run and not dry_run:
         settings = replace(settings, seed=_new_seed(printer))
-    rule = StopRule.parse(settings.stop)
     record = recorded(
         settings,
         store=dataset.address,
@@ -76,7 +92,7 @@ def sample(ctx: click.Context, settings: SampleSettings) -> int:
         attributes={"settings": record},
     )
     request = _settled(printer, ctx.find_root().obj, request, unscaled, source)
-    if settings.dry_run:
+    if dry_run:
         return _dry_run(ctx, request)
     return _carry_out(ctx, request, settings.check)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streammc.checks.posterior_predictive import posterior_predictive
     from streammc.checks.scoring import score
     from streammc.control_variates import compute as control_variates
+    from streammc.fitting import fit
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
     from streammc.prediction.predict import predict
@@ -36,6 +37,7 @@ _LAZY: Final[dict[str, str]] = {
     "effect_draws": "streammc.prediction.effect_draws:effect_draws",
     "effects": "streammc.prediction.group_summaries:effects",
     "facts": "streammc.trace:facts",
+    "fit": "streammc.fitting:fit",
     "from_arrays": "streammc.stores.memory:from_arrays",
     "from_dask": "streammc.stores.ingest.from_dask:from_dask",
     "from_table": "streammc.stores.ingest.ingestion:from_table",
@@ -62,6 +64,7 @@ __all__ = [
     "effect_draws",
     "effects",
     "facts",
+    "fit",
     "from_arrays",
     "from_dask",
     "from_table",

@@ -108,7 +108,7 @@ def called_with(settings: Callable[P, S]) -> Callable[[Callable[[S], R]], Callab
                 given = signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}(): {error}") from None
-            return function(kind(*given.args, **given.kwargs))
+            return function(kind(**given.arguments))
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = completed(signature, [function.__doc__, *docs_of(kind)])

@@ -35,7 +35,7 @@ def test_python_itself_suggests_the_name_that_is_near(package, name, meant, caps
 @pytest.mark.parametrize(
     ("package", "name", "has"),
     [
-        ("streammc", "fit", "sample, samplers"),
+        ("streammc", "regress", "sample, samplers"),
         ("streammc.models", "logit", "gaussian_process, logistic"),
         ("streammc.samplers", "gibbs", "hmc, hmc_ecs"),
     ],

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, OutOfMemoryError
+from streammc.likelihood.blocks import memory_limit
 from streammc.settings import OverwriteOption, called_with, values_of
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
@@ -276,9 +277,19 @@ def make_data_set(
     with marked_folder("streammc-") as folder:
         prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
         _warn(prepared.size_warnings(in_memory=True), depth)
+        _require_memory(*prepared.size)
         store = _in_memory(prepared, options.chunk_rows)
     _warn(prepared.warnings, depth)
     return store
+
+
+def _require_memory(rows: int, row_bytes: int) -> None:
+    """Raise OutOfMemoryError if rows need more than half of the memory that is available."""
+    if rows * row_bytes > memory_limit():
+        raise OutOfMemoryError(
+            f"expected rows that fit into half of the available memory, found {rows:,} of "
+            f"{row_bytes:,} bytes: make a store of them, --store NAME.zarr, in Python store="
+        )
 
 
 def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:

@@ -10,14 +10,11 @@ from streammc.settings import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    """Options that decide the columns and rows of a data set.
+class ColumnOptions:
+    """Options that decide the columns and rows of a data set, but for its formula.
 
     Parameters
     ----------
-    formula
-        ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
-        ``intercept``: see the how-to on formulas.
     response
         Column ``y``. Stored as integers if every value is a whole number (whatever the type of
         the column), else as floating point numbers; always exactly.
@@ -73,9 +70,6 @@ class TableOptions:
         place of its columns. Results are the same but for rounding. ``None``: 64; 4096 for none.
     """
 
-    formula: str | None = setting(
-        None, "'y ~ x + C(g)': response and features in one.", metavar="TEXT", key="ingest"
-    )
     response: str | None = setting(None, "Column y.", metavar="COLUMN", key="ingest")
     features: Sequence[str] | None = setting(
         None, "Columns of X; default: all others.", kind="names", key="ingest"
@@ -119,6 +113,22 @@ class TableOptions:
         key="ingest",
     )
     chunk_rows: int | None = setting(None, "Rows per chunk.", minimum=1, most=10**12, key="ingest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(ColumnOptions):
+    """Options that decide the columns and rows of a data set.
+
+    Parameters
+    ----------
+    formula
+        ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
+        ``intercept``: see the how-to on formulas.
+    """
+
+    formula: str | None = setting(
+        None, "'y ~ x + C(g)': response and features in one.", metavar="TEXT", key="ingest"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

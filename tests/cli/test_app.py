@@ -8,7 +8,7 @@ import streammc as package
 from streammc.cli.app import COMMANDS, application
 
 ALL = [
-    *("demo", "simulate", "ingest", "pull", "info", "verify", "summarize", "sample", "run"),
+    *("demo", "fit", "simulate", "ingest", "pull", "info", "verify", "summarize", "sample", "run"),
     *("check", "resume", "diagnose", "report", "compare", "predict", "score", "effects"),
     *("audit", "gc", "models", "samplers"),
 ]

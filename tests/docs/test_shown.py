@@ -40,7 +40,7 @@ def test_python_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
 def test_commands_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     (block,) = blocks(readme(), "console")
     lines, shown = zip(*commands(block), strict=True)
-    assert len(lines) == 5
+    assert len(lines) == 4
     for expected, found in zip(shown, printed(list(lines), tmp_path, PATH), strict=True):
         assert [] == missing(expected, found)
     assert (tmp_path / "report.html").stat().st_size > 10_000

@@ -1,0 +1,54 @@
+"""``streammc fit``: from a table to its posterior, in one command."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import click
+
+from streammc.cli.command_settings import FitSettings, IngestSettings
+from streammc.cli.options import command
+from streammc.cli.output import Output
+from streammc.cli.sample import sampled
+from streammc.cli.values import refuse_file_name
+from streammc.settings import values_of
+from streammc.stores.ingest.table_options import TableOptions
+
+
+@command("fit", FitSettings, configurable=True)
+def fit(ctx: click.Context, settings: FitSettings) -> int:
+    """Sample the posterior of a model on the files TABLE... into the run of --output.
+
+    A table is a file, a folder with folders name=value, a pattern in quotes ('t/*.parquet'), or
+    an address of one of these (s3://bucket/t). As ingest and sample after each other; without
+    --store the rows stay in memory.
+
+    The same command again resumes an interrupted run and does not change a finished one.
+    """
+    from streammc.cli.receipt import require_apart
+
+    refuse_file_name(settings.output, "the run to make")
+    require_apart(settings.output, [*settings.table, *([settings.store] if settings.store else [])])
+    return sampled(ctx, settings, lambda: opened(ctx.obj, settings))
+
+
+def opened(output: Output, settings: FitSettings) -> Any:
+    """Return the rows of the tables: those of the store, which is made if need be, or in memory."""
+    from streammc.cli.ingest import made_store
+    from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+    from streammc.stores.ingest.ingestion import make_data_set
+    from streammc.stores.store import open_store
+
+    options = values_of(settings, TableOptions)
+    del options["seed"]  # that of the draws, and not of the shuffle
+    if settings.store is not None:
+        made_store(output, IngestSettings(**options, sources=settings.table, store=settings.store))
+        return open_store(settings.store)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = as_in(IngestOptions(**options), None)
+        data = make_data_set(list(settings.table), made, None, overwrite=False)
+    for each in caught:
+        output.warn(str(each.message))
+    return data
