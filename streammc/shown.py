@@ -1,6 +1,4 @@
-"""What objects show: items as in their JSON, one line as text, a small table in a notebook.
-
-What objects show of themselves: one line as text, and a small table in a notebook.
+"""Facts of an object: a small table in a notebook, or items as in its JSON.
 
 The table stands alone: its style is inside, in the colours of the page around it, so that it is
 readable on a light and on a dark background.

@@ -1,11 +1,10 @@
 """Estimators of the log-likelihood from units: difference and block-Poisson.
 
-``likelihood.target`` builds the difference estimator from the remainders ``l_i - q_i`` of expanded
-rows, their gradients, and the unit totals (Dang et al. 2019, eq. 8
-and 14, with the unit as the observation).
+The difference estimator (Dang et al. 2019, eq. 8 and 14, with the unit as the observation) is put
+together in ``likelihood.target``, from the remainders ``r_i = l_i - q_i`` of expanded rows, their
+gradients, and the totals ``D_j`` of units.
 
-The block-Poisson estimator of the likelihood (Quiroz et al. 2018; Dang et al. 2019, eq. 15).
-
+The block-Poisson estimator is one of the likelihood (Quiroz et al. 2018; Dang et al. 2019, eq. 15).
 With ``N ~ Poisson(lambda)`` factors, each an unbiased estimate ``d_f`` of the sampled
 remainder ``d(theta)`` from a mini-batch of its own,
 
@@ -301,9 +300,10 @@ def soft_bound(at_star, growth, intensity, order, z):  # type: ignore[no-untyped
     power = 1.0
     for _ in range(2 * max(order, 0) + 1):
         power *= square
-    rise = growth**4 * power  # over square
+    rise = growth**4 * power  # (growth r^(order + 1))^4 / r^2, with r^2 = square
     h = (1.0 + rise * square) ** 0.25
     h_by_square = 0.25 * (2 * max(order, 0) + 2) * rise / (h * h * h)
+    # The share of h in g goes smoothly from 0 at r0^2 to 1, by way of 1/2 at 5/4 r0^2.
     half = nearest * nearest / 16.0
     share = beyond * beyond / (beyond * beyond + half)
     share_by_square = 2.0 * beyond * half / (beyond * beyond + half) ** 2

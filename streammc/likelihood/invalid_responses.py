@@ -21,8 +21,8 @@ def invalid_responses(
     model
         The model.
     X, y
-        (m, q) and (m,) rows. Where they are groups, the places are rows of their table, else
-        positions in ``y``.
+        (m, q) and (m,) rows; places are positions in ``y``. For groups, places are rows of their
+        table.
     trials
         (m,) trials of the rows; ``None``: shares of them are not checked. Groups have those of
         their table.
@@ -36,9 +36,10 @@ def invalid_responses(
 
 
 def trials_of_weight(dataset: Dataset) -> float:
-    """Return the trials of a row of weight 1, which are the temperature; 0 if shares are no matter.
+    """Return the trials of a row of weight 1; 0 if shares of trials need no check.
 
-    They are none where the store was made with trials, and proportions are known to be shares.
+    The weights of rows are trials divided by the temperature T: weight 1 is T trials. A store made
+    with trials needs no check: its proportions were computed from them.
     """
     stated = dataset.attributes.get("trials")
     return 0.0 if stated else dataset.temperature

@@ -189,7 +189,7 @@ def _second(eta, lo, w, layers, tile, first, c, out):  # type: ignore[no-untyped
     if lo < 0:
         return
     sizes, unit, at = layers
-    h, s, top, slope, curve, pull, delta = tile[:7]
+    h, s, top, slope, curve, pull, delta = tile[:7]  # top: how the logit moves
     tz, th, tp, td = tile[7:]
     n = sizes.shape[0]
     p = at[n] + sizes[n - 1] + 1
@@ -350,7 +350,7 @@ class Network(LinearModel):
             parts += [rng.standard_normal(n_out * n_in) / math.sqrt(n_in), np.zeros(n_out)]
         total = max(float(rows.weight.sum()), 1e-300)
         chance = min(max(float(rows.weight @ rows.y) / total, 0.01), 0.99)
-        last = parts[-2]  # activations are about 1/2 before untyped is learnt
+        last = parts[-2]  # the output weights; activations start at about 1/2
         parts[-1] = np.array([math.log(chance / (1.0 - chance)) - 0.5 * last.sum()])
         return np.concatenate(parts)
 

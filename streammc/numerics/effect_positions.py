@@ -1,36 +1,38 @@
 """Positions of effects and of their standard deviations: compiled transformations of theta.
 
-Marginal precision, in which the likelihood of a group is nearly linear. The effects of a group have
-covariance ``Sigma``, and its rows see them with noise of a covariance near ``C``: an estimate of
-the effects varies by ``Sigma + C``, and the log-likelihood of a group is nearly linear in ``P =
-(Sigma + C)^-1``, also where ``Sigma`` tends to 0. ``theta`` ends with ``log tau`` of each effect
-and, if two are correlated, with ``atanh rho``; in these coordinates it ends with ``P11`` (, ``P22``
-(, ``P12``)) instead.
+One change of coordinates is for expansions, two are for the positions of chains.
+
+1. Marginal precision (``to_precision``). The effects of a group have covariance ``Sigma``, and an
+estimate of them from its rows has noise of covariance ``C``. The estimates vary by ``Sigma + C``,
+and the log-likelihood of a group is nearly linear in ``P = (Sigma + C)^-1``, also where ``Sigma``
+tends to 0. ``theta`` ends with ``log tau`` of each effect and, if two are correlated, with ``atanh
+rho``; in these coordinates it ends with ``P11`` (, ``P22`` (, ``P12``)) instead.
 
 ``noise`` is ``(C11)``, ``(C11, C22)`` for two effects without correlation, or
 ``(C11, C22, C12)``; its length is that of the end of theta. Entries of symmetric matrices are in
 the order 11, 22, 12.
 
-Scale parameters of few groups or rows, and the coefficients beside them. With few groups the
+2. Scale parameters of few groups or rows (``to_theta``, ``pull_to_position``). With few groups the
 posterior of a standard deviation ``tau`` reaches from 0 far out, with a tail of a power of ``tau``,
-and coefficients that differ between groups vary in proportion to ``tau`` there. In two changes of
-coordinates a chain sees neither:
+and coefficients that differ between groups vary in proportion to ``tau`` there. Two changes of
+coordinates remove both:
 
 - ``tau = c |sinh t|`` with ``t`` on the real line: as ``tau / c`` near 0, where the density is
   even and smooth, and as ``log tau`` far out, where the tail is exponential. A correlation of
   effects changes its sign with ``t``, so that the covariance is smooth at ``t = 0``. A row of
   ``lines`` (s, 3) holds the component of ``log tau``, that of ``atanh rho`` or -1, and ``c``.
 - The coefficients are stretched by ``s(tau)`` along a direction ``e``,
-  ``theta = theta_star + delta + (s - 1) e (w . delta)`` with ``w . e = 1`` and
-  ``s(tau)^2 ~ (c^2 + tau^2) / (c^2 + (1 - share) tau^2)``, scaled to 1 at the mode: their variance
-  along ``e`` given ``tau``. A row of ``spreads`` (r, 5 + 2 d) holds the component of the logarithm
-  of a parameter, ``share``, ``c^2``, ``log s`` before it is scaled, then ``e`` and ``w``, then the
-  power of the parameter that ``tau`` is: 1, or of a gamma shape -1/2.
+  ``theta = centre + delta + (s - 1) e (w . delta)`` with ``w . e = 1``, ``centre`` the mode and
+  ``s(tau)^2`` in proportion to ``(c^2 + tau^2) / (c^2 + (1 - share) tau^2)``, scaled to 1 at the
+  mode. It is their variance along ``e`` given ``tau``; ``share`` of the precision is lost as
+  ``tau`` goes from 0 to infinity. A row of ``spreads`` (r, 5 + 2 d) holds the component of the
+  logarithm of a parameter, ``share``, ``c^2``, ``log s`` at the mode before it is scaled, then
+  ``e`` and ``w``, then the power of the parameter that ``tau`` is: 1, or of a gamma shape -1/2.
 
-Effects of the levels of a factor are stretched by a power of their scale:
-``u = (tau / tau_star)^a v``, with an exponent ``a`` of each level; ``v`` is ``u`` where ``a`` is 0,
-and a standard normal variate times ``tau_star`` where it is 1. A row of ``levels`` (L, 3) holds the
-component of an effect in theta, that of the log of its scale, and ``a``.
+3. Levels of a factor (``stretch``, ``whiten``, ``shrink``). Effects are stretched by a power of
+their scale: ``u = (tau / tau_star)^a v``, with an exponent ``a`` of each level; ``v`` is ``u``
+where ``a`` is 0, and a standard normal variate times ``tau_star`` where it is 1. A row of
+``levels`` (L, 3) holds the components of an effect and of the log of its scale in theta, and ``a``.
 """
 
 from __future__ import annotations
@@ -263,7 +265,7 @@ def log_spread(row, log_scale):  # type: ignore[no-untyped-def]
 def to_theta(lines, spreads, centre, theta):  # type: ignore[no-untyped-def]
     """Turn a position (d,) into theta, in place; return the log of the Jacobian.
 
-    ``centre`` (d,) is what coefficients are stretched from.
+    Coefficients are stretched from ``centre`` (d,).
     """
     d = theta.shape[0]
     total = 0.0
@@ -294,7 +296,7 @@ def pull_to_position(base, z, theta, gradient, buffer):  # type: ignore[no-untyp
     """Turn a gradient (d,) in ``theta`` into one in the position, with that of the Jacobian.
 
     The position is ``base.theta_star + S z``. Where coefficients are stretched, ``buffer`` (d,)
-    gets theta before.
+    gets theta before the stretch.
     """
     lines, spreads, centre, factor = base.lines, base.spreads, base.mode, base.factor
     d = theta.shape[0]
@@ -325,6 +327,7 @@ def pull_to_position(base, z, theta, gradient, buffer):  # type: ignore[no-untyp
             t += factor[j, k] * z[k]
         if rho >= 0 and t < 0.0:
             gradient[rho] = -gradient[rho]
+        # log tau has the derivative coth t, the log Jacobian log coth t has tanh t - coth t.
         slope = math.tanh(t)
         gradient[j] = slope + ((gradient[j] - 1.0) / slope if slope != 0.0 else 0.0)
 

@@ -14,7 +14,7 @@ from numba.core.types.containers import BaseTuple
 import streammc.first_use as first_use
 from streammc.numerics.dispatchers import Compiled, source_digest
 
-first_use.listen()
+first_use.listen()  # reports the time of compiling; before the first function is compiled
 
 f8: Any = types.float64
 i8: Any = types.int64
@@ -91,7 +91,8 @@ def inline(
     """
 
     def decorate(leaf: Callable[..., Any]) -> Compiled:
-        # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
+        # LLVM inlines, not numba. Without forceinline it keeps a large function as a call, and the
+        # loop around it scalar.
         options = {"nogil": True, "error_model": "numpy", "inline": "never", "forceinline": True}
         if reassociate:
             options["fastmath"] = _REASSOCIATE
@@ -107,8 +108,9 @@ _NUMBERS = {float: types.float64, int: types.int64}
 def record_type(record: type) -> Any:
     """Return the numba type of a NamedTuple, derived from its annotations.
 
-    ``Vector``, ``Matrix`` and ``Index`` are C-contiguous arrays, a number is ``float`` or
-    ``int``, a record may hold records, and ``Annotated[Any, t]`` is of the numba type ``t``.
+    ``Vector``, ``Matrix``, ``Index`` and ``Annotated[NDArray[t], n]`` are C-contiguous arrays (of n
+    dimensions), a number is ``float`` or ``int``, a record may hold records, and
+    ``Annotated[Any, t]`` is of the numba type ``t``.
 
     Raises
     ------

@@ -21,11 +21,14 @@ PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
 
 BY_NAME: Final = "by_name"
 SCALED: Final = "scaled"
-"""Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
+"""``family`` in the description of :class:`NamedPriors` and of :class:`ScaledPriors`."""
 RULE: Final = 1
-"""Number of the rule of joint default priors, ``priors.scaled.coefficients``."""
+"""Number of the rule by which ``priors.scaled.coefficients`` makes joint priors. A run records it:
+another rule would give its rows another prior."""
 _SHOWN: Final = 6
+"""Priors in the text of an object."""
 _MOST: Final = 20
+"""Priors in its table of a notebook."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +40,8 @@ class NamedPriors(Shown):
     scaled: tuple[str, ...] = ()
     """Labels whose prior is a default that was scaled with the data; in ``priors`` too."""
     joint: tuple[JointNormal, ...] = field(default=(), compare=False)
-    """Those of them that are jointly normal; ``priors`` has the prior of each alone."""
+    """Those of them that are jointly normal; ``priors`` has the prior of each alone. Not compared:
+    they follow from the rows."""
 
     def table(
         self,
@@ -45,7 +49,7 @@ class NamedPriors(Shown):
         positive: Sequence[int] = (),
         defaults: Defaults = NO_DEFAULTS,
     ) -> Matrix:
-        """Return the (d, 5) table; see ``FamilyPrior.table``.
+        """Return the prior table (d, 5), with joint priors (d, 5 + d); see ``FamilyPrior.table``.
 
         ``"*"`` is for the coefficients that are not named; positive parameters that are not
         named take their defaults. ConfigError if a name, pattern or family does not fit.
@@ -72,7 +76,7 @@ class NamedPriors(Shown):
         return type(self).__name__, {**facts, "scaled with the data": list(self.scaled) or None}
 
     def each(self, labels: Sequence[str], positive: Sequence[int]) -> list[FamilyPrior | None]:
-        """Return the prior of every label, ``None`` where it is the fixed default."""
+        """Return the prior of every label; ``None``: its default."""
         priors = dict(self.priors)
         rest = priors.pop(REST, None)
         chosen = choose("the prior", priors, labels)

@@ -17,12 +17,13 @@ from streammc.priors.scaled import log_level
 from streammc.protocols import Matrix, Rows, Vector
 
 _MOST: Final = 700.0
-"""Beyond it, either way, exponentials stay where they are."""
+"""Arguments of exponentials are clipped to +-700: these are neither infinite nor 0."""
 _LARGEST: Final = 1e300
+"""Predictors are clipped to +-1e300, so that their difference is finite."""
 _MAX_RATE: Final = 1e18
 """Largest rate that :meth:`NegativeBinomial.simulate` can draw from."""
 _LEAST_EXCESS: Final = 1e-4
-"""Least and, inverted, largest ``1 / phi`` to start from."""
+"""Least ``1 / phi`` to start from; its inverse is the largest."""
 
 
 @inline
@@ -55,14 +56,15 @@ def _row(eta0, eta1, y, gamma_part):  # type: ignore[no-untyped-def]
 def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """Write the log probability and its derivatives in ``log mu`` and ``log phi``.
 
-    See ``protocols.Model``. Stated for whole ``y >= 0``. With the same ``g, h, L`` as
-    above and ``S = log Gamma(y + phi) - log Gamma(phi)``, the value is
-    ``S - log y! - phi L + y log g``. For large phi it becomes the Poisson one: what the
-    terms have in common is taken out before they are formed.
+    See ``protocols.Model``. For whole ``y >= 0``. With ``g``, ``h`` and ``L`` of :func:`_row` and
+    ``S = log Gamma(y + phi) - log Gamma(phi)``, the value is ``S - log y! - phi L + y log g``. For
+    large phi it becomes the Poisson one: what the terms have in common is taken out before they
+    are formed.
     """
     value = out[0]
     for i in range(y.shape[0]):
         log_phi = within(eta[1, i], _LARGEST)
+        # S, S - y eta1, dS / d eta1, y minus this, and the second derivative.
         ratio, excess, slope, shortfall, bend = rising(exp(within(log_phi, _MOST)), log_phi, y[i])
         over = within(eta[0, i], _LARGEST) > log_phi
         value[i] = (ratio if over else excess) - log_factorial(y[i])
@@ -110,7 +112,7 @@ class NegativeBinomial(LinearModel):
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (2, m); rates are capped at 1e18."""
-        phi = np.exp(np.clip(eta[1], -_MOST, 30.0))
+        phi = np.exp(np.clip(eta[1], -_MOST, 30.0))  # gamma(e^30) is within 1e-6 of its mean
         with np.errstate(over="ignore", divide="ignore"):
             log_rate = eta[0] + np.log(rng.gamma(phi)) - np.log(phi)
         rate = np.exp(np.minimum(log_rate, math.log(_MAX_RATE)))
