@@ -1,4 +1,7 @@
-"""Problems of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: plan, Taylor sums, rows."""
+"""Problems of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: the target, its rows and its settings.
+
+``Base`` (``likelihood.target``) has the constants of the target: Taylor sums, prior and scale.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
 
 
 _SLICE: Final = 8192
+"""Rows that are whitened at once."""
 _ROUNDING: Final = 1e-10
 """Largest entry off the diagonal of a whitened Hessian that is rounding, relative to the others."""
 _PRODUCTS: Final = 5
@@ -152,18 +156,18 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     exact = model.exact_sums is not None
     rows = np.arange(0 if exact else dataset.n_rows, dtype=np.int64)
     base = Base(
-        cv.theta_star,
-        float(cv.log_lik + cv.log_lik_remainder) if exact else 0.0,
-        cv.gradient if exact else np.zeros(d),
-        np.ascontiguousarray(cv.hessian) if exact else np.zeros((d, d)),
-        np.ascontiguousarray(cv.factor),
-        model.prior_table(cv.labels),
-        model.constants,
-        model.n_linear,
-        _NOT_EXPANDED,
-        1,
-        0.0,
-        0.0,
+        theta_star=cv.theta_star,
+        log_lik=float(cv.log_lik + cv.log_lik_remainder) if exact else 0.0,
+        gradient=cv.gradient if exact else np.zeros(d),
+        hessian=np.ascontiguousarray(cv.hessian) if exact else np.zeros((d, d)),
+        factor=np.ascontiguousarray(cv.factor),
+        prior=model.prior_table(cv.labels),
+        constants=model.constants,
+        n_linear=model.n_linear,
+        order=_NOT_EXPANDED,
+        unit_rows=1,
+        estimate_factor=0.0,
+        variance_factor=0.0,
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, dataset, model)
@@ -207,35 +211,48 @@ def subsampled(
     table = AliasTable(plan.relative) if plan.relative is not None else None
     shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
     design: UnitDesign
+    estimator: dict[str, Any]
     if sampler.factor_units:
         size = plan.factor_units
         design = ProductDesign(*shape, size, probabilities=table)
-        intensity = k / size
+        intensity = k / size  # lambda
         bound, growth = cast("HmcEcsSigned", sampler).soft_bound, 0.0
         if bound is None:
-            bound = plan.predicted["remainder"] - intensity
+            bound = plan.predicted["remainder"] - intensity  # factors (d_f - a) / lambda near 1
             growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
-        factors = (design.n_units / size, 0.0, size, intensity, float(bound), growth)
+        estimator = {
+            "estimate_factor": design.n_units / size,
+            "variance_factor": 0.0,
+            "factor_units": size,
+            "intensity": intensity,
+            "soft_bound": float(bound),
+            "bound_growth": growth,
+        }
     else:
         design = UnitDesign(*shape, probabilities=table)
+        # Dang et al. 2019, eq. 10, or without its bias.
         divisor = k * k if cast("HmcEcs", sampler).variance == "paper" else k * (k - 1)
-        factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
+        estimator = {
+            "estimate_factor": design.n_units / k,
+            "variance_factor": design.n_units**2 / divisor,
+        }
     where = coordinates(model, cv.theta_star, cv.noise)
     gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
     base = Base(
-        cv.theta_star,
-        float(cv.log_lik + cv.log_lik_remainder),
-        gradient if cv.order >= 1 else np.zeros_like(gradient),
-        np.ascontiguousarray(hessian if cv.order == 2 else np.zeros_like(hessian)),
-        np.ascontiguousarray(cv.factor),
-        model.prior_table(cv.labels),
-        where.model.constants,
-        model.n_linear,
-        cv.order,
-        plan.unit_rows,
-        *factors,
-        *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
+        theta_star=cv.theta_star,
+        log_lik=float(cv.log_lik + cv.log_lik_remainder),
+        gradient=gradient if cv.order >= 1 else np.zeros_like(gradient),
+        hessian=np.ascontiguousarray(hessian if cv.order == 2 else np.zeros_like(hessian)),
+        factor=np.ascontiguousarray(cv.factor),
+        prior=model.prior_table(cv.labels),
+        constants=where.model.constants,
+        n_linear=model.n_linear,
+        order=cv.order,
+        unit_rows=plan.unit_rows,
+        **estimator,
     )
+    if plan.edge is not None:
+        base = base._replace(edge=plan.edge.radius**2, walls=plan.edge.walls)
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, dataset, model)
     certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
@@ -269,11 +286,12 @@ def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: 
     own = group_coordinates(dataset, model, cv)
     if len(own.lines) or len(own.spreads):
         star, factor = cv.theta_star.copy(), np.array(cv.factor, order="C")
+        # ``at``: mode of log tau in t, or 0 if the chain moves around tau = 0.
         for j, (at, scale) in zip(own.lines[:, 0].astype(np.int64), own.around, strict=True):
             star[j] = at
             if at:
-                factor[j] *= math.tanh(at)  # of log tau in t
-            else:  # the density is even
+                factor[j] *= math.tanh(at)  # dt / d log tau there
+            else:  # the density is even in t: no correlation with other components
                 factor[j] = factor[:, j] = 0.0
                 factor[j, j] = scale
         base = base._replace(
@@ -301,6 +319,7 @@ def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: 
 MOST_ROWS: Final = 2**16
 """Largest first subsample: a high variance harms the draws, but hardly their mean."""
 _STRETCH: Final = 20
+"""Iterations between two reports of progress."""
 
 
 class _Kept:
