@@ -25,16 +25,18 @@ from streammc.trace.run_directory import RunDirectory
 
 HERE: Final = "here"
 WORKERS: Final = "workers"
+"""Values of ``RunRequest.chains_on``."""
 
 _problems: dict[str, SharedProblem] = {}
 """The problem of the run that this process works on, by its token."""
 _kernels: dict[tuple[str, int], Chain] = {}
+"""Its chains, by token and number."""
 _lock = threading.RLock()
 
 
 @dataclass(frozen=True)
 class ChainSpec:
-    """What a worker needs to make the chains of a run.
+    """Specification from which a worker makes the chains of a run.
 
     Attributes
     ----------
@@ -69,7 +71,7 @@ def advance_chain(
     warmup
         Whether they are of the warm-up.
     """
-    with _lock:  # a repeated call may come while the first one runs
+    with _lock:
         kernel = _kernel(spec, chain)
     with kernel_lock(kernel):
         kernel.set_state(*state)
@@ -77,7 +79,7 @@ def advance_chain(
 
 
 def kernel_lock(kernel: Any) -> threading.RLock:
-    """Return the lock of a kernel, made at the first call."""
+    """Return the lock of a kernel, for a repeated call that comes while the first one runs."""
     with _lock:
         lock: threading.RLock = vars(kernel).setdefault("_worker_lock", threading.RLock())
         return lock
@@ -107,6 +109,9 @@ class WorkerChains(Chains):
         As of ``Chains``; the data set is a store on disk.
     path
         Folder of the run, which the workers see.
+    tasks
+        Function ``(function, calls, names, stop)``: it has workers make the calls, tuples of
+        arguments, and returns their results in order, or ``None`` once ``stop()`` is true.
     """
 
     def __init__(self, problem: SharedProblem, request: RunRequest, path: Path, tasks: Any) -> None:

@@ -90,6 +90,7 @@ class Choice:
 
 
 LACKING: Final = "the sum of weight x log C(n, k), since weights or a temperature hide the trials"
+"""Term missing in ``log_normalising_constant`` of a binomial model whose trials n are unknown."""
 
 
 def rejections(counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -99,9 +100,10 @@ def rejections(counts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def condense(statistics: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Write the statistics of draws, of ``statistics`` (n, k, s) of their k iterations each.
+    """Write the statistics ``out`` (n, s) of draws of k iterations each, ``statistics`` (n, k, s).
 
-    Of the state those of the last iteration, of what happened the mean, and the sum of rows.
+    Those of the state are those of the last iteration; acceptance and swaps are means, rows are
+    summed, and a draw diverges if an iteration does.
     """
     out[:] = statistics[:, -1]
     for name, over in (
@@ -124,7 +126,7 @@ def recorded(
     """Return the tallies of one chain by name; see ``Chain.tallies``.
 
     ``swap_rate`` is the mean probability of exchanging a level with the next, ``barrier`` the sum
-    of what is missing to 1. ``log_ratio_warmer`` and ``log_ratio_colder`` estimate
+    of 1 - ``swap_rate``. ``log_ratio_warmer`` and ``log_ratio_colder`` estimate
     ``log Z_{m-1} / Z_m`` of powers of the likelihood by stepping stones (Xie et al. 2011), from
     the states of level m and of level m - 1; ``log_constant`` is what the likelihood leaves out,
     NaN where that is not known. Where the last level is the prior, ``round_trips`` are
@@ -255,9 +257,9 @@ class ParallelKernel(TemperedKernel):
         self._schedule = loop.SCHEDULES[options.swaps]
         self._places = loop.allocate_places(levels)
         self._tallies = start_tallies(levels)
-        self._rates = np.zeros((levels, 2))
+        self._rates = np.zeros((levels, 2))  # rates and known: see ``loop.Parallel``
         self._known = np.zeros(2)
-        self._proposals = options.exchanges
+        self._proposals = options.exchanges  # of rows, per level and iteration
         self._candidates = allocate_candidates(self._proposals, len(problem.full.design))
         self._choice = Choice()
         self._drawing = False
@@ -278,7 +280,10 @@ class ParallelKernel(TemperedKernel):
         return self._allocate_rows(n)
 
     def _deal(self) -> NDArray[np.int64]:
-        """Return orders of the rows: one (1, N), or one for every level above 0, (M, N)."""
+        """Return orders of the rows: one (1, N), or one for every level above 0, (M, N).
+
+        A subset is the first part of an order: of the one order where subsets are nested.
+        """
         n, levels = len(self.problem.full.y), len(self.ladder.beta)
         if not self.ladder.own:
             return np.zeros((0, n), dtype=np.int64)
@@ -397,6 +402,7 @@ class ParallelKernel(TemperedKernel):
                 finish(problem.link, problem.joint, chain, batch, t, before)
 
     def _numbers(self) -> int:
+        """Return how many random numbers a draw takes: k iterations, swaps and exchanges."""
         pairs = len(self.ladder.beta) - 1
         return self._every * (super()._numbers() + pairs * (1 + OFFSETS + self._proposals))
 
