@@ -1,7 +1,7 @@
 """Rows in memory, and their log-likelihood as a function of theta.
 
-Numbers of rows are given for units that are rows. For a table of groups ``fewer`` and ``together``
-turn them into the number of groups that have about so many rows.
+For a mixed model a unit of the data set is a group. ``fewer`` and ``together`` turn a number of
+rows into the number of groups that have about so many.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
     m = min(dataset.n_rows, fewer(SUBSET_ROWS, dataset, SUBSET_GROUPS), max(fit, 1))
     if m == dataset.n_rows:
         return gather(dataset, np.arange(m, dtype=np.int64))
-    generator = rng.stream(0, 1, rng.Role.PLAN)
+    generator = rng.stream(0, 1, rng.Role.PLAN)  # 1: the number of this purpose
     rows = generator.choice(dataset.n_rows, size=m, replace=False, shuffle=False)
     return gather(dataset, np.sort(rows).astype(np.int64))
 
@@ -59,13 +59,13 @@ def in_memory(
     ``columns`` are those that :func:`level_columns` returned for the data set of the rows.
     """
     weight = rows.weight * scale
-    scores = np.empty(len(rows.y))
+    squares = np.empty(len(rows.y))  # scores, which the sums write and nobody reads
     design = rows.X if columns is None else compressed(rows.X, columns)
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
         no_shifts = np.empty((0, len(theta)))  # sums alone, no remainders
         sums = RowSums(model, theta, no_shifts, 2, rows.X.shape[1], coded=columns)
-        sums.add(design, rows.y, rows.offset, weight, scores)
+        sums.add(design, rows.y, rows.offset, weight, squares)
         return sums.expansion()
 
     return objective

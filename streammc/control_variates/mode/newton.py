@@ -1,8 +1,9 @@
 """Newton's method for the posterior mode, on sums that fit in memory.
 
 The objective returns the log-likelihood with its gradient and Hessian; the prior is
-added here. Steps are damped until the log posterior rises (Armijo), and minus the Hessian
-must be positive definite.
+added here. ``table`` (d, 5) is the prior table, one row per component of theta; densities with
+kinks or walls are made smooth (``numerics.prior``). Steps are damped until the log posterior rises
+(Armijo), and minus the Hessian must be positive definite.
 """
 
 from __future__ import annotations
@@ -95,7 +96,11 @@ def posterior_factor(precision: Matrix) -> Matrix:
 def posterior_point(
     theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix, damping: float = 0.0
 ) -> Point:
-    """Return the expansion of the log posterior: ``sums`` plus the smoothed prior."""
+    """Return the expansion of the log posterior at ``theta``: ``sums`` plus the smooth prior.
+
+    ``sums`` are those of the objective. ``damping`` times its absolute diagonal is added to minus
+    the Hessian.
+    """
     log_lik, gradient, hessian = sums
     total = gradient.copy()
     table = smooth(table)
@@ -129,8 +134,8 @@ def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matri
 _CRAWL: Final = 0.05
 """Part of Newton's step below which a step crawls."""
 _CRAWLS: Final = 2
-"""Crawling steps in succession, within a posterior sd of the mode, after which the search ends: the
-derivatives are not exactly those of the values, as with too few nodes of a quadrature."""
+"""Crawling steps in succession, within a posterior sd of the mode, after which the search ends.
+Steps crawl there if the derivatives are not exactly those of the values: a coarse quadrature."""
 
 
 def maximise(
@@ -161,7 +166,7 @@ def maximise(
             if np.isfinite(new[0]) and all(np.all(np.isfinite(part)) for part in new[1:]):
                 least = point.log_posterior + 1e-4 * length * gain
                 slack = 1e-12 * abs(point.log_posterior)
-                # Far out, as at a scale of e^-12, the curvature may be lost: the step is too long.
+                # Far out, as at a scale of e^-12, no damping helps: shorten the step instead.
                 with suppress(ModelError):
                     after = damped_point(trial, new, table)
                     if after.log_posterior >= least - slack:

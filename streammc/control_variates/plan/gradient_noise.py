@@ -57,14 +57,16 @@ def gradient_noise(
     """
     q, d = dataset.n_features, cv.dim
     n_units = -(-dataset.n_rows // unit_rows)
+    # At most 16,384 rows (of a table of groups: groups of about so many), and 64 units or more.
     wanted = max(min(fewer(_MOST_ROWS, dataset), _MOST_ENTRIES // max(q, 1)) // unit_rows, 64)
+    # 5 and 6 below are numbers of random streams, see ``rng.Role.PLAN``.
     if n_units <= wanted:
         units = np.arange(n_units, dtype=np.int64)
     else:
         generator = rng.stream(0, 5, rng.Role.PLAN)
         units = np.sort(generator.choice(n_units, size=wanted, replace=False, shuffle=False))
     starts = units.astype(np.int64) * unit_rows
-    rows = gather(dataset, starts, unit_rows)
+    rows = gather(dataset, starts, unit_rows)  # rows past the end have weight 0
     leave_out(starts, unit_rows, certainty_rows, rows.weight)
     block = expanded(model, cv.theta_star, order, rows)
     p, m = block.eta_star.shape
