@@ -21,10 +21,10 @@ def run_draws(
 ) -> Draws:
     """Return evenly spaced draws of a finished run, about ``wanted`` of all chains together.
 
-    They count the same. ``trained_on`` is the data set of the run, which one of an earlier version
-    does not describe. DataError if the run is unfinished; ModelError if the likelihood of the model
-    is not a product over rows; RefusedError if the draws have signs, or the run has a temperature
-    other than 1.
+    The draws have equal weights. ``trained_on`` is the data set of the run, needed if an earlier
+    version sampled it: such a run does not describe its design. DataError if the run is unfinished;
+    ModelError if the likelihood of the model is not a product over rows; RefusedError if the draws
+    have signs, or the run has a temperature other than 1.
     """
     if model.joint is not None:
         raise ModelError(
@@ -75,7 +75,10 @@ def tile_rows(predictors: int, draws: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RowDensities:
-    """Log-likelihoods ``w_i log p(y_i | theta_s)`` of rows, or of groups, of a table."""
+    """Log-likelihoods ``w_i log p(y_i | theta_s)`` of rows at S draws.
+
+    For a mixed model, whose data set has a unit of one group in each row, they are of groups.
+    """
 
     model: Model
     coefficients: Coefficients

@@ -61,7 +61,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EffectsTask(PassTask[Totals]):
-    """``PassTask`` on the groups of a table that writes the moments of their effects."""
+    """Task of a pass over the groups of a table, which writes the moments of their effects."""
 
     model: TableModel
     theta: Matrix
@@ -79,7 +79,8 @@ class EffectsTask(PassTask[Totals]):
         ``places`` (2, m) has the first row and the number of rows of each.
         """
         model = self.model
-        # Quantiles of a single effect come from panels, those of two from the nodes.
+        # Quantiles of a single effect come from panels: pieces of its range with their masses.
+        # Those of two come from the nodes of the quadrature.
         quantile_nodes = PANEL_CELLS if model.slope is None else model.nodes
         levels = np.array([self.ends, [NormalDist().inv_cdf(p) for p in self.ends]])
         out = np.empty((places.shape[1], len(model.effects), QUANTILES + len(self.ends)))
@@ -215,7 +216,7 @@ def write_effects(
         wanted = max(DRAWS_PER_DIMENSION * everything.shape[1], ceil(share / LARGEST_ERROR**2))
         if wanted < request.draws:
             posterior = load_draws(run, model, wanted, table)
-    theta = matched(posterior.theta, everything)
+    theta = matched(posterior.theta, everything)  # with mean and covariance of all draws
     names = ("mean", "sd", *request.names)
     by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
     columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}

@@ -1,4 +1,7 @@
-"""The settings of predictions as one record."""
+"""The settings of predictions as one record.
+
+The meaning of each setting is stated in :func:`streammc.predict`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DRAWS: Final = 200
+"""Default number of draws, unless there are effects of groups."""
 INTERVAL: Final = 0.9
 BINS: Final = 100
 GROUP_DRAWS: Final = 100
@@ -25,16 +29,22 @@ NEW_GROUPS: Final = (INTEGRATE, "refuse")
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest:
-    """The settings of ``streammc.predict``, checked when they are made: ConfigError."""
+    """The settings of ``streammc.predict``; ConfigError if one is out of its range."""
 
     draws: int = DRAWS
     interval: float = INTERVAL
+    """Probability of the band, with equal tails."""
     by: str | None = None
+    """Column whose values form the groups of a calibration."""
     bins: int = BINS
+    """Number of these groups."""
     seed: int = 0
     weights: NDArray[np.float64] | None = None
+    """(chain, draw) weights of the draws; ``None``: the signs of the run, if it has any."""
     trained_on: Dataset | None = None
+    """The data set of the run."""
     new_groups: str = INTEGRATE
+    """Whether rows of groups that the run has not seen are integrated over, or refused."""
     overwrite: bool = False
     scheduler: Any = None
     progress: Callable[[int, int], None] | None = None

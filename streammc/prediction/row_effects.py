@@ -1,8 +1,9 @@
 """Effects of the groups of rows that are predicted: known groups and new ones.
 
-Given a draw of theta, the effect of a group in the data of the run has its posterior there, a
-quadrature rule by the nodes of its likelihood; that of a new group is Normal(0, Sigma). A row has
-the part ``w = u_1 + z u_2`` of its linear predictor from its group, ``z`` the slope's column.
+Given a draw of theta, the posterior of the effect of a group in the data of the run is that of the
+nodes of its quadrature: values of the effect, with shares of sum 1. The effect of a new group is
+Normal(0, Sigma). A row has the part ``w = u_1 + z u_2`` of its linear predictor from its group,
+``z`` the slope's column.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from streammc.trace.run_directory import RunDirectory
 UNKNOWN: Final = -1
 """Number of a label that no group has."""
 _PIECE: Final = 1 << 18
-_PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
+"""Labels of groups that are read at once."""
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: multiplicative hashing spreads the bits of a word."""
 _NUMBER_BYTES: Final = 20
 """Length of the longest int64 as text."""
 _WHOLE: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
@@ -97,17 +100,17 @@ class LabelIndex:
         hashes = _hashes(wanted)
         at = np.searchsorted(self._hashes, hashes)
         number = np.full(len(wanted), UNKNOWN)
-        open_ = np.arange(len(wanted))
-        while True:  # again for labels whose hash is also that of another group
-            open_ = open_[at[open_] < len(self._hashes)]
-            open_ = open_[self._hashes[at[open_]] == hashes[open_]]
-            if not len(open_):
+        unresolved = np.arange(len(wanted))
+        while True:  # groups of one hash stand side by side: labels may be of a later one
+            unresolved = unresolved[at[unresolved] < len(self._hashes)]
+            unresolved = unresolved[self._hashes[at[unresolved]] == hashes[unresolved]]
+            if not len(unresolved):
                 return number
-            group = self._order[at[open_]]
-            same = self._labels_of(group) == wanted[open_]
-            number[open_[same]] = group[same]
-            open_ = open_[~same]
-            at[open_] += 1
+            group = self._order[at[unresolved]]
+            same = self._labels_of(group) == wanted[unresolved]
+            number[unresolved[same]] = group[same]
+            unresolved = unresolved[~same]
+            at[unresolved] += 1
 
     def _labels_of(self, groups: Index) -> NDArray[Any]:
         """Return the labels of groups as texts, one read for each piece of the table."""
@@ -159,7 +162,7 @@ def _hashes(texts: NDArray[np.bytes_]) -> NDArray[np.uint64]:
     words = texts.astype(f"S{width}").view(np.uint8).reshape(-1, width).view("<u8")
     hashes = np.zeros(len(texts), np.uint64)
     for index in range(words.shape[1]):
-        mixed = (hashes ^ words[:, index]) * _PRIME
+        mixed = (hashes ^ words[:, index]) * _MULTIPLIER
         mixed ^= mixed >> np.uint64(32)
         hashes = np.where(words[:, index] != 0, mixed, hashes)
     return hashes
@@ -168,11 +171,13 @@ def _hashes(texts: NDArray[np.bytes_]) -> NDArray[np.uint64]:
 _CACHE_BYTES: Final = 2**27
 """Nodes of groups that are kept for the next rows: 5,000 groups at 100 draws and 15 nodes."""
 _USUAL_NODES: Final = 15
+"""Least number of values of w, of a row and draw, for which a tile of rows has room."""
 _EVEN: Final = 0.25
 """Largest skewness and excess kurtosis of intercepts whose quantiles follow from four moments."""
 _EVEN_OF_TWO: Final = 0.7
-"""The same of one of two effects: nodes of two are not dense."""
+"""The same for two effects: their nodes are too far apart to give better quantiles."""
 _PANEL_ROOM: Final = 256
+"""Room for the nodes or cells of panels of an intercept: their number varies with the group."""
 _DENSE_OF_TWO: Final = 25
 """Nodes for each of intercept and slope where quantiles are those of the nodes."""
 
@@ -370,15 +375,15 @@ class RowEffects:
 
 
 def node_room(model: TableModel) -> int:
-    """Return for how many nodes of a group there is room."""
+    """Return the room for the nodes (all effects) of a group; see :meth:`RowEffects._computed`."""
     per_effect = EXACT_NODES if model.inner.name == "gaussian" else int(model.nodes)
-    if per_effect <= PANELS:
+    if per_effect <= PANELS:  # panels, or their cells
         return _PANEL_ROOM
     return per_effect if model.slope is None else per_effect * per_effect
 
 
 def _dense_room(model: TableModel) -> int:
-    """Return the same for the nodes whose quantiles are those of the effects."""
+    """Return the room for dense nodes: so many that quantiles are theirs."""
     return _PANEL_ROOM if model.slope is None else max(_DENSE_OF_TWO, int(model.nodes)) ** 2
 
 
