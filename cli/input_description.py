@@ -26,8 +26,10 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
     """Return path, size and modification time of every input of ``ingest``.
 
     For a directory or a pattern: the total size of its files, the latest time of it and its
-    files, and a digest of their names and stamps. With ``states`` also a digest of inodes and of
-    times of the last change of status. An input that does not exist has only its path.
+    files, and under ``files`` a digest of their names and stamps; an address has this digest too.
+    With ``states``, under ``state``, a digest of inodes and of times of the last change of status:
+    they show a change of a file whose size and time are the same. An input that does not exist has
+    only its path.
     """
     from streammc.stores.sources.input_files import STATE, input_files, input_stamp, input_state
     from streammc.trace.addresses import is_address
@@ -72,23 +74,24 @@ def absolute_input(path: str) -> str:
 
 
 def _place(file: InputFile) -> str:
-    """Return the path of a file without links: a job may be started in any folder."""
+    """Return the absolute path of a file without links: one text whatever link leads to it."""
     return os.path.realpath(file.path)
 
 
 def _named_place(file: InputFile) -> str:
-    """Return the absolute path of a file with its links, as receipts of before have it."""
+    """Return the absolute path of a file with its links, as in receipts of earlier versions."""
     return os.path.abspath(file.path)
 
 
-def with_real_paths(asked: Any) -> dict[str, Any]:
-    """Return what a command asked for with its paths, apart from its inputs, without links."""
-    if not isinstance(asked, dict):
+def with_real_paths(settings: Any) -> dict[str, Any]:
+    """Return the settings of a command, its paths without links; ``sources`` stay as they are."""
+    if not isinstance(settings, dict):
         return {}
-    return {name: each if name == "sources" else _real(each) for name, each in asked.items()}
+    return {name: each if name == "sources" else _real(each) for name, each in settings.items()}
 
 
 def _real(value: Any) -> Any:
+    """Return absolute paths without links, also those in lists; other values as they are."""
     if isinstance(value, list):
         return [_real(each) for each in value]
     return os.path.realpath(value) if isinstance(value, str) and os.path.isabs(value) else value
@@ -111,16 +114,19 @@ def input_contents(path: str, place: Callable[[InputFile], str] = _place) -> str
 def same_inputs(
     before: Any, now: Sequence[Mapping[str, Any]], contents: Any, paths: Sequence[str]
 ) -> list[str | None] | None:
-    """Return the contents of inputs that are the same but for inodes and times; else ``None``.
+    """Return digests of the contents of inputs that are the same as before; else ``None``.
+
+    An input whose size and time of modification are as before, but not its inodes or times of the
+    last change of status, as after a copy, is read, and is the same if its contents are.
 
     Parameters
     ----------
     before, now
-        As of :func:`describe_inputs` with ``states``; ``before`` may lack them.
+        As of :func:`describe_inputs` with ``states``, which receipts of earlier versions lack.
     contents
         Digest of the contents of each input as it was, see :func:`input_contents`, or ``None``.
     paths
-        The inputs, of which those in doubt are read.
+        Paths of the inputs.
     """
     try:
         pairs = list(zip(paths, before, now, contents or [None] * len(now), strict=True))

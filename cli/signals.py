@@ -86,7 +86,10 @@ class Interruption:
 
 
 def _unless_interrupted(found: Any, hook: Callable[[Any], object]) -> None:
-    """Report an exception of a callback of C code, but for a signal: its deadline runs already."""
+    """Report an exception that a callback of C code cannot raise; not :class:`Interrupted`.
+
+    An Interrupted lost there needs no report: the deadline of its signal ends the process.
+    """
     if not issubclass(found.exc_type, Interrupted):
         hook(found)
 

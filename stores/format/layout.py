@@ -30,11 +30,9 @@ TARGET_CHUNK_BYTES: Final = 8 << 20
 MAX_CHUNK_BYTES: Final = 256 << 20
 MAX_ROWS: Final = 1 << 48
 MAX_FEATURES: Final = 1 << 16
+"""Largest table; a document of a store that says more is refused."""
 # Each chunk file is one mapping and Linux allows 65,530 of them in a process.
 MAX_CHUNKS: Final = 60_000
-
-BLOCK_ROWS: Final = 2_500_000
-BLOCKS_WANTED: Final = 8
 
 X_DTYPES: Final = ("float32", "float64")
 Y_DTYPES: Final = ("uint8", "int32", "int64", "float32", "float64")
@@ -134,7 +132,8 @@ class Layout:
     shards: Shards | None = None
     """How chunks are cut into pieces; ``None`` for raw chunks, which can be mapped."""
     later_rows: int = 0
-    """Rows in the files behind ``n_rows``: those appended since, of an earlier generation."""
+    """Rows in the same files behind ``n_rows``: of a store as it was before rows were appended,
+    the appended rows."""
 
     @property
     def all_members(self) -> tuple[tuple[Member, Layout], ...]:
@@ -267,6 +266,12 @@ def settle_chunk_rows(
             f"rows of {widest} bytes: lower chunk_rows"
         )
     return chunk_rows
+
+
+BLOCK_ROWS: Final = 2_500_000
+"""Most rows of a task of a full pass, unless one chunk has more."""
+BLOCKS_WANTED: Final = 8
+"""Tasks into which a smaller table is cut."""
 
 
 def chunks_per_block(n_rows: int, chunk_rows: int) -> int:

@@ -127,6 +127,7 @@ def digest(state: RunState, read: Callable[[str], dict[str, NDArray[Any]]]) -> s
         if group not in state.groups():
             continue
         for name, values in sorted(read(group).items()):
+            # "*" marks texts; without it the digests of all runs would change.
             text = name.encode() if values.dtype.kind != "U" else name.encode() + b"*"
             total.update(repr((group, text, values.dtype.str, values.shape)).encode())
             total.update(np.ascontiguousarray(values).tobytes())
@@ -204,10 +205,8 @@ _OPAQUE: Final = ArraySpec((0,), (1,), "uint8", ("checkpoint_byte",))
 _GROUP: Final = json.dumps(group_document({})).encode()
 _CHECKPOINT: Final = re.compile(r"(\d{1,18})\.npz")
 
-Stamp = FileStamp
-
-
 Files = dict[Path, bytes]
+"""Path -> content of a file to be written."""
 
 
 def array_documents(path: Path, state: RunState) -> Files:
@@ -258,6 +257,9 @@ def encode_interval(
     path: Path, state: RunState, arrays: Mapping[str, NDArray[Any]], start: int
 ) -> tuple[Files, Files, dict[str, tuple[int, int]]]:
     """Return the chunk files of one interval from draw ``start`` on, and the new checksums.
+
+    A checksum is a pair: over the full chunks, and over all draws. When a short last chunk is
+    written again, longer, both are computed anew from the first.
 
     Returns
     -------
@@ -316,15 +318,15 @@ def checkpoint_path(path: Path, generation: int) -> Path:
     return path / FOLDER / f"{generation}.npz"
 
 
-def root_stamp(path: Path) -> Stamp:
+def root_stamp(path: Path) -> FileStamp:
     """Return the stamp of the root document, which every commit changes."""
     with reporting("read", path / ROOT):
         return file_stamp(path / ROOT)
 
 
 def commit_root(
-    path: Path, state: RunState, attributes: Mapping[str, Any], expected: Stamp | None
-) -> Stamp:
+    path: Path, state: RunState, attributes: Mapping[str, Any], expected: FileStamp | None
+) -> FileStamp:
     """Commit ``state``: replace the root document, and return its new stamp.
 
     Raises

@@ -35,7 +35,7 @@ from streammc.errors import (
 from streammc.trace import commit, disk, places
 from streammc.trace import commit as checkpoints
 from streammc.trace.addresses import is_address, named, named_errors
-from streammc.trace.disk import read_file
+from streammc.trace.disk import FileStamp, read_file
 from streammc.trace.finite import require_finite
 from streammc.trace.kinds import RUN, refuse_other_kind
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
@@ -360,7 +360,7 @@ class RunDirectory(RunView):
 
     def __init__(self, path: Path, state: RunState, attributes: dict[str, Any]) -> None:
         super().__init__(path, state, attributes)
-        self._stamp: commit.Stamp | None = None
+        self._stamp: FileStamp | None = None
         self._failed = False
 
     @classmethod
