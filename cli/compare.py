@@ -98,7 +98,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
             "run": path,
             "sampler": sampler,
             "target": target_of(sampler),
-            "unit": unit_of_model(run.identity["model"]),
+            "unit": unit_of_model(run.identity["model"]["name"]),
             "chains": run.chains,
             "draws": run.committed_draws,
             "acceptance_rate": means["acceptance_rate"],
@@ -125,9 +125,8 @@ def target_of(sampler: str | None) -> str | None:
 
 def human(document: dict[str, Any]) -> str:
     """Return the comparison as text, one line per run."""
-    from streammc.likelihood.unit_words import in_units
-
-    header = ["run", "sampler", "target", "sign", "accept", "accept u", "rows/iteration"]
+    unit = document["runs"][0]["unit"]
+    header = ["run", "sampler", "target", "sign", "accept", "accept u", f"{unit}s/iteration"]
     header += ["IF", "RCT min", "median", "max"]
     rows = []
     for entry in document["runs"]:
@@ -142,8 +141,6 @@ def human(document: dict[str, Any]) -> str:
         ]
         rows.append([*texts, *(number(value, 3) for value in numbers)])
     base = document["base"]
-    unit = document["runs"][0]["unit"]
-    header = [in_units(name, unit) for name in header]
     return (
         f"{table(header, rows)}\n\nRCT: evaluations of {unit}s per independent draw, passes and "
         f"warm-up included, relative to {base}"

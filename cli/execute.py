@@ -102,8 +102,6 @@ def check_sizes(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> None:
     ConfigError
         If one is larger than the rows allow.
     """
-    from streammc.likelihood.unit_words import in_units
-
     n = dataset.n_rows
     m, b, blocks = (
         getattr(sampler, name, options.get(name))
@@ -112,8 +110,10 @@ def check_sizes(dataset: Any, sampler: Any, options: Mapping[str, Any]) -> None:
     b = b or 1
     for name, value in (("--subsample-size", m), ("--unit-rows", b)):
         if value is not None and value > n:
-            text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
-            raise ConfigError(in_units(text, dataset.unit_name))
+            raise ConfigError(
+                f"expected {name} of at most {n}, the {dataset.unit_name}s, found {value}: give a "
+                "smaller number"
+            )
     if m is not None and blocks is not None and blocks > -(-m // b):
         raise ConfigError(
             f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"

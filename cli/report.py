@@ -13,7 +13,7 @@ from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.stopping import check_limits, missed_limits, missed_text
 from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
 from streammc.diagnostics.weights import Audit
-from streammc.likelihood.unit_words import in_units, unit_of_model
+from streammc.likelihood.unit_words import unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.sampler import TARGETS, Check
 
@@ -86,13 +86,12 @@ def human_run(document: Mapping[str, Any]) -> str:
         parts += priors_lines(document["priors"])
     if document.get("audit"):
         parts.append(audit_text(Audit.from_json(document["audit"])))
-    unit = unit_of_model({"name": document.get("model")})
     if document.get("sampling"):
-        parts.append(in_units(cost_text(document["sampling"]), unit))
+        parts.append(cost_text(document["sampling"], document.get("model")))
     if document.get("tempering"):
         parts.append(tempering_text(document["tempering"]))
     if document.get("cost"):
-        parts.append(in_units(draw_cost_text(document["cost"]), unit))
+        parts.append(draw_cost_text(document["cost"], unit_of_model(document.get("model"))))
     where = {name: document.get(name) for name in ("run", "store", "seed")}
     parts.append(fields({**where, "seed": str(document.get("seed"))}))
     return "\n\n".join(parts)
@@ -173,20 +172,20 @@ def audit_text(audit: Audit) -> str:
     )
 
 
-def draw_cost_text(cost: Mapping[str, Any]) -> str:
+def draw_cost_text(cost: Mapping[str, Any], row: str) -> str:
     """Return the text about evaluated rows, inefficiency (``if``) and rows per draw (``ct``)."""
     rows = []
-    for shown, name in (("inefficiency factor", "if"), ("rows per independent draw", "ct")):
+    for shown, name in (("inefficiency factor", "if"), (f"{row}s per independent draw", "ct")):
         rows.append([shown, *(number(cost[name][end], 3) for end in ("min", "median", "max"))])
     counted = cost["evaluations"]
     parts = [f"{counted[name]:,} {words}" for name, words in _PHASES.items()]
-    return f"{table(['', 'min', 'median', 'max'], rows)}\nrows evaluated: {', '.join(parts)}"
+    return f"{table(['', 'min', 'median', 'max'], rows)}\n{row}s evaluated: {', '.join(parts)}"
 
 
-def cost_text(sampling: Mapping[str, Any]) -> str:
+def cost_text(sampling: Mapping[str, Any], model: str | None = None) -> str:
     """Return the text about sampler, target, rows read and time, with lines of the sampler."""
     tempered = tempered_text(sampling.get("temperature", 1.0))
-    target = sampling.get("target")
+    target, row = sampling.get("target"), unit_of_model(model)
     if target in TARGETS:
         text = TARGETS[target]
         if tempered is not None:
@@ -194,7 +193,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         target = f"{target}: {text}"
     names = {
         "acceptance rate": "acceptance_rate",
-        "rows read": "rows_read",
+        f"{row}s read": "rows_read",
         "bytes read": "bytes_read",
         "seconds: passes": "pass_seconds",
         "seconds: warm-up": "warmup_seconds",
@@ -203,14 +202,14 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
     name = sampling.get("sampler")
     checks: list[Check] = []
     if name in registry.SAMPLERS:
-        checks = registry.sampler(name)().checks({"sampling": sampling})
+        checks = registry.sampler(name)().checks({"sampling": sampling, "model": model})
     return fields(
         {
             "sampler": name,
             "target": target,
             "tempered": tempered,
             "reason": sampling.get("reason"),
-            "certainty rows": sampling.get("certainty_rows"),
+            f"certainty {row}s": sampling.get("certainty_rows"),
             "subsample size": sampling.get("subsample_size"),
             **{label: value for check in checks for label, value in check.receipt.items()},
             **{words: sampling.get(key) for words, key in names.items()},

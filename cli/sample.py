@@ -178,7 +178,6 @@ def _dry_run(ctx: click.Context, request: RunRequest) -> int:
     """Print what the run would take."""
     from streammc.cli.execute import check_request
     from streammc.cli.forecast import forecast
-    from streammc.likelihood.unit_words import name_in_units
     from streammc.runs.job import run_state
     from streammc.runs.prior_texts import priors_lines
 
@@ -196,7 +195,7 @@ def _dry_run(ctx: click.Context, request: RunRequest) -> int:
         document["stop"] = request.stopping.text()
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
     unit = request.dataset.unit_name
-    shown = {name_in_units(name, unit): each for name, each in document.items()}
+    shown = {name.replace("rows", f"{unit}s"): each for name, each in document.items()}
     shown["priors"] = priors
     printer.result(document, fields(shown))
     return 0

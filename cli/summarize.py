@@ -246,9 +246,7 @@ def _before(
 
 def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
     """Print control variates of a data set and the warnings of their certificate."""
-    from streammc.likelihood.unit_words import in_units
-
-    heat, unit = dataset.temperature, dataset.unit_name
+    heat = dataset.temperature
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(
@@ -256,7 +254,7 @@ def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
             "0.1: leave out --passes to certify it"
         )
     for line in certificate.get("warnings", []):
-        printer.warn(in_units(line, unit))
+        printer.warn(line)
     for line in certificate.get("notes", []):
         printer.note(line)
     rows = [
@@ -269,7 +267,7 @@ def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
         "temperature": heat if heat != 1.0 else None,
         "decrement": certificate["decrement"],
         "passes": certificate["passes"],
-        in_units("rows read", unit): certificate["rows_read"],
+        f"{dataset.unit_name}s read": certificate["rows_read"],
         "seconds": certificate["seconds"],
     }
     if "pass_seconds" in certificate:  # control variates of an earlier version have none

@@ -314,6 +314,7 @@ def _prior_warnings(
                 labels,
                 _units(request),
                 bool(weak),
+                request.dataset.unit_name,
             )
         # With a scale parameter, a conflict with the prior can look like separation: test it first.
         if not weak or model.n_scalar:

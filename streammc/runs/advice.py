@@ -8,6 +8,7 @@ from typing import Any
 from streammc.control_variates.mode.modes import ADVICE
 from streammc.diagnostics.summary import least_ess, least_size
 from streammc.diagnostics.weights import Audit, Correction, heavy_tailed
+from streammc.likelihood.unit_words import unit_of_model
 from streammc.protocols import Model
 from streammc.samplers.common.sampler import Sampler
 
@@ -95,6 +96,7 @@ def summary_warnings(
     parameters: Mapping[str, Mapping[str, float | None]],
     sampling: Mapping[str, Any],
     audit: Audit | None,
+    model: str,
 ) -> list[str]:
     """Return the warnings of the summary about mode, divergences, mixing, order and audit."""
     lines = []
@@ -106,12 +108,13 @@ def summary_warnings(
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
     lines += mixing_warnings(parameters, sampling.get("chains", 1))
-    checks = sampler.checks({"sampling": sampling})
+    checks = sampler.checks({"sampling": sampling, "model": model})
     lines += [check.warning for check in checks if check.warning]
     if sampling["deff"] is not None and sampling["deff"] > DEFF_WARNING:
+        row = unit_of_model(model)
         lines.append(
-            f"runs of {sampling['deff_rows']} rows have design effect {sampling['deff']:.1f}, "
-            f"above {DEFF_WARNING:g}: the rows are ordered; ingest with --shuffle"
+            f"runs of {sampling['deff_rows']} {row}s have design effect {sampling['deff']:.1f}, "
+            f"above {DEFF_WARNING:g}: the {row}s are ordered; ingest with --shuffle"
         )
     return lines + audit_warnings(audit)
 

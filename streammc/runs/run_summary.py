@@ -16,7 +16,6 @@ from streammc.diagnostics.stopping import missed_text
 from streammc.diagnostics.summary import negative_signs, summarize_draws
 from streammc.diagnostics.weights import Audit, audit_weights
 from streammc.likelihood.temperature import schedule_of
-from streammc.likelihood.unit_words import in_units
 from streammc.protocols import Dataset, Model
 from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
 from streammc.runs.audit import audited_draws, log_weights, pass_seconds
@@ -270,16 +269,13 @@ def finish_report(
         tempering=tempering or None,
         stop=stop,
         notes=setup.cv.certificate.notes,
-        warnings=tuple(
-            in_units(line, dataset.unit_name)
-            for line in (
-                *certificate_warnings(setup.cv.certificate.warnings, sampler),
-                *mode_warnings(model, sampler),
-                *summary_warnings(sampler, parameters, sampling, verdict),
-                *levels,
-                *([not_audited] if not_audited else []),
-                *missed,
-            )
+        warnings=(
+            *certificate_warnings(setup.cv.certificate.warnings, sampler),
+            *mode_warnings(model, sampler),
+            *summary_warnings(sampler, parameters, sampling, verdict, model.name),
+            *levels,
+            *([not_audited] if not_audited else []),
+            *missed,
         ),
     ).to_json()
     run.set_attributes({"summary": summary})

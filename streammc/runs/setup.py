@@ -14,7 +14,6 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.errors import ConfigError, OutOfMemoryError, RefusedError
 from streammc.likelihood.temperature import IMPLIED
-from streammc.likelihood.unit_words import in_units
 from streammc.protocols import Dataset, Model
 from streammc.registry import sampler as builder
 from streammc.runs import record
@@ -28,6 +27,11 @@ from streammc.trace.run_state import make_layout
 CONTROL_VARIATES: Final = "control-variates.zarr"
 _AS_FAST: Final = "hmc, because it is exact and as fast; "
 _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
+
+
+def decide(request: RunRequest) -> Setup:
+    """Return the setup of a request whose model still has to be bound; see :func:`chosen`."""
+    return chosen(replace(request, model=resolved(request.model, request.dataset)))
 
 
 def chosen(request: RunRequest) -> Setup:
@@ -48,22 +52,6 @@ def chosen(request: RunRequest) -> Setup:
     StoppedError
         If ``request.interrupted()`` became true in a short run.
     """
-    unit = request.dataset.unit_name
-    try:
-        setup = _decide(request)
-    except RefusedError as error:
-        advice = in_units(error.advice, unit)
-        raise RefusedError(in_units(error.cause, unit), advice=advice) from None
-    return replace(setup, reason=in_units(setup.reason, unit))
-
-
-def decide(request: RunRequest) -> Setup:
-    """Return the setup of a request whose model still has to be bound; see :func:`chosen`."""
-    return chosen(replace(request, model=resolved(request.model, request.dataset)))
-
-
-def _decide(request: RunRequest) -> Setup:
-    """Return the setup of a run; its reason and refusals speak of rows."""
     if request.sampler is not None:
         _refuse_factors(request.sampler, request.model)
         return request.sampler.prepare(request, "")

@@ -34,20 +34,20 @@ def audit(correction, mcse, pareto_k=0.1, ess=400.0, largest_weight=1.2, **secon
 
 
 def test_a_small_correction_within_its_error_is_no_warning():
-    assert [] == summary_warnings(hmc_ecs(), {}, QUIET, audit(0.05, 0.02))
-    assert [] == summary_warnings(hmc_ecs(), {}, QUIET, None)
+    assert [] == summary_warnings(hmc_ecs(), {}, QUIET, audit(0.05, 0.02), "logistic")
+    assert [] == summary_warnings(hmc_ecs(), {}, QUIET, None, "logistic")
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_small_correction_beyond_its_error_is_a_warning(sign):
-    (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(sign * 0.05, 0.005))
+    (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(sign * 0.05, 0.005), "logistic")
     assert "corrects the mean of b by 0.05 posterior sd" in line
     assert "z = 10.0" in line
 
 
 @pytest.mark.parametrize(("size", "told"), [(3e-5, False), (0.009, False), (0.011, True)])
 def test_a_correction_that_nobody_could_see_is_no_warning_at_any_z(size, told):
-    lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(size, size / 50.0))
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(size, size / 50.0), "logistic")
     assert told == any("small but not by chance (z = 50.0)" in line for line in lines)
     assert len(lines) == told
 
@@ -64,10 +64,11 @@ def test_the_clear_correction_is_named_and_not_a_tiny_one_of_larger_z():
     [(399.99, 1.01, False), (361.0, 4.0, False), (359.0, 4.0, True), (395.0, 6.0, True)],
 )
 def test_heavy_tail_of_nearly_equal_weights_is_no_warning(ess, largest, told):
-    lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.0, 0.01, 0.95, ess, largest))
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.0, 0.01, 0.95, ess, largest), "logistic")
     assert told == any("Pareto k 0.95" in line for line in lines)
     without = audit(0.0, 0.01, 0.95, ess, None)  # as an earlier version recorded it
-    assert any("Pareto k 0.95" in line for line in summary_warnings(hmc_ecs(), {}, QUIET, without))
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, without, "logistic")
+    assert any("Pareto k 0.95" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_heavy_tail_of_nearly_equal_weights_is_no_warning(ess, largest, told):
 )
 def test_a_standard_deviation_that_the_audit_changes_is_told(ratio, error, told):
     verdict = audit(0.0, 0.01, sd_ratio=ratio, sd_ratio_mcse=error)
-    lines = summary_warnings(hmc_ecs(), {}, QUIET, verdict)
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, verdict, "logistic")
     assert told == any(f"sd of b is {ratio}" in line for line in lines if ratio)
     assert len(lines) == told
 
@@ -96,7 +97,7 @@ def test_an_audit_replaces_the_lines_of_an_audit_alone():
 
 
 def test_a_large_correction_is_told_once():
-    (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.2, 0.005))
+    (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.2, 0.005), "logistic")
     assert "above 0.1" in line
 
 
@@ -128,6 +129,7 @@ def test_mixing_warns_of_the_worst_parameter(chains, bad, parts):
         {"a": statistics(), "b": bad, "c": statistics()},
         {**QUIET, "chains": chains},
         None,
+        "logistic",
     )
     for part in parts:
         assert part in line

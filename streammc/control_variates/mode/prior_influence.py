@@ -55,6 +55,7 @@ def prior_influence(
     labels: Sequence[str],
     units: Vector,
     weak: bool,
+    row: str,
 ) -> tuple[list[str], list[str]]:
     """Return what default priors decide, a warning, and what priors that were given do, a note.
 
@@ -102,7 +103,7 @@ def prior_influence(
         moved = f"moves it by {shift[worst]:.2g} sd, to {values[0][worst]:.3g} from "
         moved += f"{values[1][worst]:.3g}"
         if gone[worst]:
-            moved = f"keeps it at {values[0][worst]:.3g}, where the rows alone have no estimate"
+            moved = f"keeps it at {values[0][worst]:.3g}, where the {row}s alone have no estimate"
         lines[-1].append(
             f"{names_of(labels, strong)}: it supplies {part[worst]:.0%} of the information on "
             f"{labels[worst]}, and {moved}"

@@ -227,28 +227,29 @@ def plan_units(
     """
     if request.unit_rows is not None or request.probabilities != UNIFORM:
         return plan(cv, dataset, model, request)
-    rows = plan(cv, dataset, model, replace(request, unit_rows=1))
+    rows, row = plan(cv, dataset, model, replace(request, unit_rows=1)), dataset.unit_name
     size = dataset.n_rows * dataset.rows().row_bytes
     if dataset.address == "memory" or rows.refused is not None:
         return rows
     if size <= memory:
-        fits = f"the store ({_gb(size)}) fits in free memory, where runs of rows save no reading"
-        return _because(rows, f"single rows: {fits}")
+        fits = f"the store ({_gb(size)}) fits in free memory, where runs of {row}s save no reading"
+        return _because(rows, f"single {row}s: {fits}")
     larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
     longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
     b = min(-(-rows.k // (request.n_blocks or MOST_BLOCKS)), longest)
     runs = plan(cv, dataset, model, replace(request, unit_rows=b)) if b > 1 else rows
     if runs.refused is None and runs.k >= rows.k:
-        fewest = "no run would read less" if longest > 1 else "a row is a whole read"
-        return _because(rows, f"single rows: {larger}, but {fewest}")
+        fewest = "no run would read less" if longest > 1 else f"a {row} is a whole read"
+        return _because(rows, f"single {row}s: {larger}, but {fewest}")
     if runs.refused or runs.subsample_size > ROW_ORDER_WARNING * rows.subsample_size:
         return _because(
             rows,
-            f"single rows: {larger}, but rows are ordered: runs would take {runs.subsample_size} "
-            f"rows instead of {rows.subsample_size}; for runs, ingest with --shuffle",
+            f"single {row}s: {larger}, but {row}s are ordered: runs would take "
+            f"{runs.subsample_size} {row}s instead of {rows.subsample_size}; for runs, ingest with "
+            "--shuffle",
         )
     return _because(
-        runs, f"runs of {b} rows: {larger}, and {runs.k} reads replace {rows.k} of single rows"
+        runs, f"runs of {b} {row}s: {larger}, and {runs.k} reads replace {rows.k} of single {row}s"
     )
 
 
@@ -266,7 +267,7 @@ def plan(
     """Return the plan: certainty rows, units k and blocks G; ConfigError for a wrong setting."""
     request = request or PlanRequest()
     subsample_size, factor_units = request.subsample_size, request.factor_units
-    n = dataset.n_rows
+    n, row = dataset.n_rows, dataset.unit_name
     b = 1 if request.unit_rows is None else request.unit_rows
     _require("unit_rows", b, 1, n)
     if subsample_size is not None:
@@ -293,7 +294,7 @@ def plan(
     refused = None
     if subsample_size is None and not choice.load + wanted <= n / 2:
         refused = too_many_rows(
-            certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0]
+            certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0], row
         )
     reach: tails.Tails | None = None
     if request.perturbed and refused is None and k >= 2:
@@ -320,15 +321,15 @@ def plan(
         if refused is None and not predicted["mean_sign"] >= LEAST_SIGN:
             refused = Refusal(
                 f"hmc-ecs-signed needs a mean sign of at least {LEAST_SIGN:g}, found "
-                f"{predicted['mean_sign']:.2g} predicted with {k * b} rows: its errors would be "
+                f"{predicted['mean_sign']:.2g} predicted with {k * b} {row}s: its errors would be "
                 "unbounded",
                 "a larger --subsample-size, a smaller minibatch, or hmc",
             )
     if reach is not None:
         predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
     deff = choice.rest.deff(pilot.run_rows)
-    reasons = reason_lines(cv, certain, k, b, predicted, subsample_size, variance_target)
-    reasons += order_lines(choice.rest.relative, deff, pilot.run_rows)
+    reasons = reason_lines(cv, certain, k, b, predicted, subsample_size, variance_target, row)
+    reasons += order_lines(choice.rest.relative, deff, pilot.run_rows, row)
     return Plan(
         certainty_rows=choice.certain,
         unit_rows=b,
@@ -376,12 +377,13 @@ def reason_lines(
     predicted: dict[str, Any],
     subsample_size: int | None,
     target: float,
+    row: str,
 ) -> list[str]:
     """Return one sentence for each choice of the plan."""
-    unit = "row" if b == 1 else "run"
+    unit = row if b == 1 else "run"
     lines = [
-        f"{subsample_text(certain, k, b)}; the log-likelihood estimated from it is predicted to "
-        f"have variance {predicted['variance']:.2g} (aim: at most {target:g}), and one random "
+        f"{subsample_text(certain, k, b, row)}; the log-likelihood estimated from it is predicted "
+        f"to have variance {predicted['variance']:.2g} (aim: at most {target:g}), and one random "
         f"{unit} to move it by at most {predicted['max_jump']:.2g}",
     ]
     if subsample_size is not None and not predicted["variance"] <= target:
@@ -391,8 +393,8 @@ def reason_lines(
         )
     if certain:
         lines.append(
-            f"without certainty rows {number(predicted['needed_without_certainty'])} random rows "
-            "would be needed"
+            f"without certainty {row}s {number(predicted['needed_without_certainty'])} random "
+            f"{row}s would be needed"
         )
     if not cv.certificate.converged:
         lines.append(
@@ -402,12 +404,14 @@ def reason_lines(
     return lines
 
 
-def subsample_text(certain: int, k: int, b: int) -> str:
+def subsample_text(certain: int, k: int, b: int, row: str) -> str:
     """Return the composition of a subsample in plain words."""
-    random = count_of(k, "random row") if b == 1 else f"{count_of(k, 'random run')} of {b} rows"
+    random = count_of(k, f"random {row}")
+    if b > 1:
+        random = f"{count_of(k, 'random run')} of {b} {row}s"
     if not certain:
         return f"a subsample is {random}"
-    always = f"{count_of(certain, 'row')} of largest influence (certainty rows: always evaluated)"
+    always = f"{count_of(certain, row)} of largest influence (certainty {row}s: always evaluated)"
     return f"a subsample is {always} and {random}"
 
 
@@ -422,7 +426,9 @@ def count_of(n: int, thing: str) -> str:
     return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
-def order_lines(relative: NDArray[np.float32] | None, deff: float, deff_rows: int) -> list[str]:
+def order_lines(
+    relative: NDArray[np.float32] | None, deff: float, deff_rows: int, row: str
+) -> list[str]:
     """Return the sentences on unequal probabilities and on ordered rows, where they apply."""
     lines = []
     if relative is not None:
@@ -433,17 +439,19 @@ def order_lines(relative: NDArray[np.float32] | None, deff: float, deff_rows: in
         )
     if deff > ROW_ORDER_WARNING:
         lines.append(
-            f"rows are ordered: runs of {deff_rows} rows have design effect {deff:.1f}; "
+            f"{row}s are ordered: runs of {deff_rows} {row}s have design effect {deff:.1f}; "
             "for runs, ingest with --shuffle"
         )
     return lines
 
 
-def too_many_rows(certain: int, work: float, n_rows: int, order: int, name: str) -> Refusal:
+def too_many_rows(
+    certain: int, work: float, n_rows: int, order: int, name: str, row: str
+) -> Refusal:
     """Return the refusal of ``work`` rows an iteration, more than half, and what to do."""
     cause, advice = (
-        f"{name} needs at most half of the {n_rows} rows an iteration to be worth it, found "
-        f"{number(work)} to be right here ({certain} certainty rows and "
+        f"{name} needs at most half of the {n_rows} {row}s an iteration to be worth it, found "
+        f"{number(work)} to be right here ({certain} certainty {row}s and "
         f"{number(work - certain)} sampled)",
         "--sampler hmc",
     )

@@ -205,8 +205,9 @@ def unit_scores(
     if n_units * TABLE_BYTES > MEMORY_LIMIT:
         raise RefusedError(
             f"expected at most {MEMORY_LIMIT // TABLE_BYTES} units with probabilities='scores', "
-            f"which keeps {TABLE_BYTES} bytes a unit, found {n_units}; sample runs of rows "
-            f"(--unit-rows {-(-n * TABLE_BYTES // MEMORY_LIMIT)} or more), or leave the option out"
+            f"which keeps {TABLE_BYTES} bytes a unit, found {n_units}; sample runs of "
+            f"{dataset.unit_name}s (--unit-rows {-(-n * TABLE_BYTES // MEMORY_LIMIT)} or more), or "
+            "leave the option out"
         )
     scoring, judging = covering_draws(scoring_draws(n), cv.dim, 5), JUDGING_DRAWS
     xi = np.concatenate([scoring, covering_draws(judging, cv.dim, 6)])

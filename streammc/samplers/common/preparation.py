@@ -116,9 +116,9 @@ def planned_or_few(
     chosen = planned(request, cv, wish, subsample_size=subsample_size, certainty=certainty)
     if chosen.refused is None:
         return chosen
-    n_rows = request.dataset.n_rows
+    n_rows, row = request.dataset.n_rows, request.dataset.unit_name
     few = min(max(-(-n_rows // 100), _LEAST_ROWS), n_rows)
-    reason = f"{few} rows at a time, since {chosen.refused.cause}"
+    reason = f"{few} {row}s at a time, since {chosen.refused.cause}"
     chosen = planned(request, cv, wish, subsample_size=few, certainty=False)
     return replace(chosen, reasons=(chosen.reasons[0], reason))
 

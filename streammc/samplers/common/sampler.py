@@ -430,6 +430,7 @@ class Sampler(Shown, ABC):
         ----------
         summary
             Summary of the run as ``diagnose`` prints it. For the warnings and the receipt it is
-            ``sampling`` alone; of an unfinished run ``sampling`` lacks most entries.
+            ``sampling`` and the name of the ``model``; of an unfinished run ``sampling`` lacks
+            most entries.
         """
         return []

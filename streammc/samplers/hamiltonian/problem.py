@@ -474,8 +474,8 @@ def prepare_subsampled(sampler: SubsampleOptions, request: RunRequest, reason: s
     if plan.k < sampler.fewest_units:
         raise RefusedError(
             f"expected a subsample of at least {sampler.fewest_units} units, found {plan.k} of "
-            f"{plan.unit_rows} rows in a table of {request.dataset.n_rows}: no variance can be "
-            "estimated from one",
+            f"{plan.unit_rows} {request.dataset.unit_name}s in a table of "
+            f"{request.dataset.n_rows}: no variance can be estimated from one",
             advice="a smaller --unit-rows, a larger --subsample-size, or hmc",
         )
     return Setup(sampler, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.text import percent
 from streammc.errors import ConfigError
 from streammc.likelihood.temperature import temperature_of
+from streammc.likelihood.unit_words import unit_of_model
 from streammc.numerics.jit import f8, inline, jit, vector
 from streammc.samplers.common.options import NONE, builder, check_number
 from streammc.samplers.common.sampler import TEMPERED, Check, at_most
@@ -246,8 +247,7 @@ class Mint(MetropolisOptions):
 
     def checks(self, summary: Mapping[str, Any]) -> list[Check]:
         """Return checks of the noise, and of the decisions; see ``Sampler``."""
-        facts = summary["sampling"]
-        noise = noise_checks(facts) if "mint" in facts else []
+        noise = noise_checks(summary) if "mint" in summary["sampling"] else []
         return [*noise, *super().checks(summary)]
 
 
@@ -333,8 +333,9 @@ def without_noise(
     }
 
 
-def noise_checks(facts: Mapping[str, Any]) -> list[Check]:
+def noise_checks(summary: Mapping[str, Any]) -> list[Check]:
     """Return the checks of the estimates that a chain of ``mint`` carries along."""
+    facts, row = summary["sampling"], unit_of_model(summary.get("model"))
     mint, still = facts["mint"], facts["mint"]["chains_that_never_moved"]
     variance, third = mint["noise_variance"], mint["third_order"]
     unknown, temperature = facts["decision_error_unknown"], mint["temperature"]
@@ -348,8 +349,9 @@ def noise_checks(facts: Mapping[str, Any]) -> list[Check]:
             receipt={
                 "tempered": f"posterior at temperature {temperature:.6g} = n^(1 - lambda): "
                 f"likelihood^(1/{temperature:.6g}) x prior",
-                "rows of an estimate": f"{mint['subsample_size']} = n^tau, tau {mint['tau']:.4g}, "
-                f"lambda {mint['lambda']:.4g} = alpha tau, alpha {mint['alpha']:.4g}",
+                f"{row}s of an estimate": f"{mint['subsample_size']} = n^tau, "
+                f"tau {mint['tau']:.4g}, lambda {mint['lambda']:.4g} = alpha tau, "
+                f"alpha {mint['alpha']:.4g}",
                 "marginal of the draws": marginal_text(mint),
             },
         ),
@@ -385,7 +387,7 @@ def noise_checks(facts: Mapping[str, Any]) -> list[Check]:
             "estimates of unknown error, share",
             unknown,
             UNKNOWN_WARNING,
-            warning=f"{percent(unknown)} of the draws rest on an estimate with one row that is "
+            warning=f"{percent(unknown)} of the draws rest on an estimate with one {row} that is "
             "most of its variance, which cannot be called normal; use control_variate=2 or a "
             "larger subsample_size",
         ),

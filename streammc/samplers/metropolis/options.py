@@ -24,7 +24,7 @@ from streammc.likelihood.drawn_units import leave_out
 from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.target import Base
 from streammc.likelihood.temperature import IMPLIED, Schedule, schedule_of
-from streammc.likelihood.unit_words import UNIFORM
+from streammc.likelihood.unit_words import UNIFORM, unit_of_model
 from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chains import DISPERSED
@@ -231,24 +231,25 @@ class MetropolisOptions(Sampler):
             return []
         error, unknown = facts["decision_error_mean"], facts["decision_error_unknown"]
         forced, name = facts["forced"], facts["sampler"]
+        row = unit_of_model(summary.get("model"))
         return [
             *(Check(name="temperature", warning=line) for line in temperature_warnings(facts)),
             Check(
-                name="rows of a decision",
+                name=f"{row}s of a decision",
                 value=f"{number(facts['test_rows_mean'])} on average, "
                 f"{facts['test_rows_largest']:,} at most",
-                meaning="How many rows an accepted or rejected proposal rests on.",
-                receipt={"rows per decision": facts["test_rows_mean"]},
+                meaning=f"How many {row}s an accepted or rejected proposal rests on.",
+                receipt={f"{row}s per decision": facts["test_rows_mean"]},
                 figure="test_rows",
             ),
             at_most(
                 "error of a decision, as a probability",
                 error,
                 DECISION_WARNING,
-                "A decision that looks at some of the rows may differ from that of all rows; this "
-                "is the mean of its estimated error.",
+                f"A decision that looks at some of the {row}s may differ from that of all {row}s; "
+                "this is the mean of its estimated error.",
                 warning=f"{name} estimates that a decision is off by {error or 0.0:.2g} in "
-                f"probability on average, above {DECISION_WARNING}: use more rows a decision, "
+                f"probability on average, above {DECISION_WARNING}: use more {row}s a decision, "
                 "or hmc-ecs",
                 receipt={self.error_label: error},
                 figure="decision_error",
@@ -259,14 +260,15 @@ class MetropolisOptions(Sampler):
                 unknown,
                 0.0,
                 warning=f"{name} could not tell the error of {percent(unknown)} of its decisions: "
-                "their terms are too few or too heavy-tailed; use more rows a decision, or hmc-ecs",
+                f"their terms are too few or too heavy-tailed; use more {row}s a decision, or "
+                "hmc-ecs",
             ),
             at_most(
                 "forced decisions, share",
                 forced,
                 FORCED_WARNING,
-                "Decisions that looked at all rows, or were skipped.",
-                warning=f"{percent(forced)} of the decisions looked at all rows, or were "
+                f"Decisions that looked at all {row}s, or were skipped.",
+                warning=f"{percent(forced)} of the decisions looked at all {row}s, or were "
                 "skipped: use control variates, shorter steps or a higher temperature",
                 receipt={"forced decisions": forced},
             ),

@@ -113,9 +113,9 @@ def tune(
         seen["variance_by_draw"] = [float(v) for v in found.log_lik_variance]
         what = "nothing is" if order < 0 else f"expansions of order {order} are"
         reasons = (
-            f"{subsample_text(len(certain), plan.k, plan.unit_rows)}, of which {what} subtracted; "
-            "the log-likelihood estimated from it is predicted to have variance "
-            f"{seen['variance']:.2g}",
+            f"{subsample_text(len(certain), plan.k, plan.unit_rows, dataset.unit_name)}, of which "
+            f"{what} subtracted; the log-likelihood estimated from it is predicted to have "
+            f"variance {seen['variance']:.2g}",
             *reasons[1:],
         )
     predicted = {

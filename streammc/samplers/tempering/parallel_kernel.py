@@ -223,7 +223,7 @@ def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> l
         found.append(
             f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
             f"{percent(rates[lowest])} of the proposals, expected {percent(LEAST_SWAPS)} or "
-            "more: subsets that are resampled come to hold the rows that are likely anyway; "
+            "more: subsets that are resampled come to hold the units that are likely anyway; "
             "leave out resample"
         )
     elif rates[lowest] < LEAST_SWAPS:

@@ -181,6 +181,6 @@ class TransitionKernel(TemperedKernel):
             found["warnings"] += [
                 f"{percent(accepted)} of the tempered transitions were accepted, expected "
                 f"{percent(LEAST_ACCEPTED)} or more; ask for a larger beta_min, more inner_steps "
-                "or, with all rows, more n_levels"
+                "or, with all data, more n_levels"
             ]
         return found

@@ -24,11 +24,11 @@ PREDICTED = {"variance": 0.004, "max_jump": 0.49, "needed_without_certainty": 10
     ],
 )
 def test_a_subsample_is_told_in_words(certain: int, k: int, b: int, text: str) -> None:
-    assert text in subsample_text(certain, k, b)
+    assert text in subsample_text(certain, k, b, "row")
 
 
 def test_the_reason_explains_its_numbers() -> None:
-    first, bare = reason_lines(CV, 18, 33, 1, PREDICTED, None, 0.1)
+    first, bare = reason_lines(CV, 18, 33, 1, PREDICTED, None, 0.1, "row")
     assert "log-likelihood estimated from it is predicted to have variance 0.004" in first
     assert "(aim: at most 0.1)" in first
     assert "one random row to move it by at most 0.49" in first
