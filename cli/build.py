@@ -192,15 +192,15 @@ def sampler_of_run(identity: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
-    """Return the model with default priors resolved for the data; print notes of all priors.
+    """Return the model with default priors scaled to its units; print notes of all priors.
 
     A note says so if a mixed model needs more quadrature nodes than the default.
     """
-    from streammc.control_variates.bound import resolved
+    from streammc.control_variates.bound import with_data
     from streammc.priors import ScaledPriors
     from streammc.runs.prior_texts import describe_priors, priors_lines
 
-    default, model = model.nodes, resolved(model, dataset)
+    default, model = model.nodes, with_data(model, dataset)
     if (nodes := model.nodes) != default:
         output.note(
             f"quadrature over the effects of {model.column}: {nodes} nodes, since the error of "

@@ -35,11 +35,11 @@ def forecast(output: Output, interruption: Interruption, request: RunRequest) ->
     RefusedError
         If the sampler named by the user cannot be correct for this model or data.
     """
-    from streammc.control_variates.bound import resolved
+    from streammc.control_variates.bound import with_data
     from streammc.control_variates.forecast import announce
     from streammc.numerics.process_limits import available_threads
     from streammc.runs.prior_texts import describe_priors
-    from streammc.runs.setup import decide, makes_passes
+    from streammc.runs.setup import chosen, makes_passes
 
     dataset = heated_data(request)
     if request.control_variates is None and makes_passes(request.model, request.sampler):
@@ -52,9 +52,9 @@ def forecast(output: Output, interruption: Interruption, request: RunRequest) ->
             text = f"the pass of {request.sampler.name} takes about {own / 60:.0f} minutes"
             return _without_passes(output, request, dataset, text)
     with Progress(output, interruption) as progress:
-        model = resolved(request.model, dataset)
+        model = with_data(request.model, dataset)
         bound = replace(request, dataset=dataset, model=model, progress=progress, path=None)
-        setup = decide(bound)
+        setup = chosen(bound)
     interruption.check()
     seconds = _seconds_per_iteration(bound, setup)
     rounds = -(-request.chains // min(request.chains, available_threads()))
@@ -110,10 +110,10 @@ def _without_passes(
     output: Output, request: RunRequest, dataset: Dataset, text: str, cost: PassCost | None = None
 ) -> dict[str, Any]:
     """Return the forecast without any pass; print a note about the missing items."""
-    from streammc.control_variates.bound import resolved
+    from streammc.control_variates.bound import with_data
     from streammc.runs.prior_texts import describe_priors
 
-    model = resolved(request.model, dataset)
+    model = with_data(request.model, dataset)
     output.note(
         f"no pass was made: {text}; what depends on one (the sampler, sizes, time of the "
         "draws) is left out: run streammc summarize, and give its result with --control-variates",

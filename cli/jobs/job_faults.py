@@ -319,7 +319,7 @@ def _to_predict(job: JobFile) -> list[tuple[str, str]]:
 def row_faults(dataset: Any, made: Built, job: JobFile) -> list[Problem]:
     """Return what is wrong between the settings of a job and the columns and rows of its store."""
     from streammc.cli.execute import check_sizes
-    from streammc.control_variates.bound import resolved
+    from streammc.control_variates.bound import with_data
     from streammc.likelihood.data_views import by_group
 
     faults: list[Problem] = []
@@ -330,7 +330,7 @@ def row_faults(dataset: Any, made: Built, job: JobFile) -> list[Problem]:
         faults.append(Problem.of_error("sampler", error))
     else:
         try:
-            resolved(model, grouped).labels(grouped.feature_names)
+            with_data(model, grouped).labels(grouped.feature_names)
         except StreammcError as error:
             faults.append(Problem.of_error("priors" if job.priors else "model", error))
     if job.predict is not None and job.predict.by is not None:
