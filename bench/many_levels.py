@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 import streammc
-from streammc.control_variates.forecast import forecast
+from streammc.likelihood.pass_cost import forecast
 
 
 def table(rows: int, levels: int) -> pa.Table:

@@ -36,7 +36,7 @@ def forecast(output: Output, interruption: Interruption, request: RunRequest) ->
         If the sampler named by the user cannot be correct for this model or data.
     """
     from streammc.control_variates.bound import with_data
-    from streammc.control_variates.forecast import announce
+    from streammc.likelihood.pass_cost import announce
     from streammc.numerics.process_limits import available_threads
     from streammc.runs.prior_texts import describe_priors
     from streammc.runs.setup import chosen, makes_passes

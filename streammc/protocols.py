@@ -25,6 +25,9 @@ Vector = Annotated[NDArray[np.float64], 1]
 Matrix = Annotated[NDArray[np.float64], 2]
 Index = Annotated[NDArray[np.int64], 1]
 
+Phases = Callable[[str, int, int | None, Mapping[str, Any]], None]
+"""``progress(phase, done, total, facts)``; ``total`` is ``None`` where it is not known."""
+
 T = TypeVar("T")
 
 

@@ -295,8 +295,8 @@ def _sample(
     if rows is not None:
         state = COMPARED if os.path.lexists(stage.output) else TO_DO
         return state, rows.run_facts(model, nodes, settings)
-    from streammc.control_variates.forecast import forecast
     from streammc.likelihood.data_views import by_group
+    from streammc.likelihood.pass_cost import forecast
     from streammc.stores.store import open_store
 
     dataset, model = by_group(open_store(settings.store), model, nodes)

@@ -21,7 +21,6 @@ import numpy as np
 from streammc.control_variates.bound import bind
 from streammc.control_variates.certify import expanded, from_pass
 from streammc.control_variates.expansion import Certificate, ControlVariates
-from streammc.control_variates.forecast import Phases
 from streammc.control_variates.full_pass.block_pass import (
     SUMMARY_COLUMNS,
     BlockSums,
@@ -37,7 +36,7 @@ from streammc.likelihood.data_views import tempered
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
-from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.protocols import Dataset, Matrix, Model, Phases, Vector
 from streammc.shown import Record
 
 FARTHEST: Final = 0.3

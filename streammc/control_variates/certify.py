@@ -12,7 +12,6 @@ import numpy as np
 
 from streammc.control_variates.bound import Bound, bind
 from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
-from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.full_pass.block_kernel import tile_rows
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, BlockSums, row_order
 from streammc.control_variates.full_pass.scores import Histogram
@@ -24,7 +23,7 @@ from streammc.control_variates.mode.modes import (
     mode_words,
     starting_modes,
 )
-from streammc.control_variates.mode.newton import Point, flat_message
+from streammc.control_variates.mode.newton import Point, counted, flat_message
 from streammc.control_variates.mode.prior_influence import (
     prior_conflict,
     prior_influence,
@@ -48,7 +47,7 @@ from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
 from streammc.models.base import COEFFICIENT
 from streammc.numerics.process_limits import single_threaded
-from streammc.protocols import Dataset, Model, Rows, Vector
+from streammc.protocols import Dataset, Model, Phases, Rows, Vector
 
 FARTHEST_DECREMENT = 100.0
 """Largest Newton decrement, in posterior sd, at which a run may start.

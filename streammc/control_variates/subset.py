@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from streammc import rng
-from streammc.control_variates.full_pass.block_pass import BlockSums, RowSums, takes_codes
+from streammc.control_variates.full_pass.block_pass import BlockSums, RowSums
 from streammc.control_variates.mode.newton import Objective
 from streammc.likelihood.data_views import fewer, together
-from streammc.likelihood.pass_cost import SUBSET_ROWS
+from streammc.likelihood.pass_cost import SUBSET_ROWS, takes_codes
 from streammc.numerics.coded_matrix import CodedColumns, compressed
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 

@@ -13,9 +13,9 @@ import numpy as np
 from numba import types
 
 from streammc.errors import OutOfMemoryError
-from streammc.likelihood.pass_cost import available_memory
 from streammc.numerics.addresses import matrix_view
 from streammc.numerics.jit import LINK_TYPE, i8, inline, jit, record_type
+from streammc.numerics.process_limits import available_memory
 from streammc.numerics.row_products import aligned
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 

@@ -1,4 +1,4 @@
-"""Predicted time and memory of full passes and of Newton's method, from sizes alone.
+"""Forecast of the time and memory of full passes and of Newton's method, from sizes alone.
 
 With d parameters the sums of a pass are a d x d matrix: a row costs d^2 / 2 multiply-adds,
 a factorisation d^3, and every thread keeps matrices of its own. The rates are approximate, for
@@ -8,13 +8,16 @@ one core of an Intel Xeon; ``bench/many_levels.py`` measures them.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streammc.numerics.process_limits import free_within_limits
+from streammc.errors import OutOfMemoryError
+from streammc.numerics.process_limits import available_memory, available_threads
+from streammc.protocols import Dataset, Model, Phases
 
+FORECAST: Final = "forecast"
+"""Phase in which the forecast of a run is reported."""
 LONG_SECONDS: Final = 60.0
 """Work predicted to take longer is announced before it starts."""
 SUBSET_ROWS: Final = 65_536
@@ -221,22 +224,55 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds / 3600.0:.0f} h"
 
 
-def available_memory() -> int:
-    """Return the memory in bytes that the system and the limits of this process leave.
+def takes_codes(model: Model) -> bool:
+    """Return whether sums by level are possible: one linear predictor, and no look at columns."""
+    return model.n_linear == 1 and not model.sees_columns
 
-    Half of the physical memory if the system does not report the available memory.
+
+def forecast(
+    dataset: Dataset, model: Model, *, passes: int | None = None, scheduler: Any = None
+) -> PassCost:
+    """Return the predicted cost of control variates, from sizes alone: no row is read.
+
+    ``passes`` is their largest number, ``None``: until certified. ``scheduler`` is that of
+    ``Dataset.reduce``; remote workers are counted as the threads of this machine.
     """
-    within = free_within_limits()
-    return _system_memory() if within is None else min(within, _system_memory())
+    here = scheduler is None or scheduler == "sync" or type(scheduler) is int
+    threads = available_threads() if scheduler is None or not here else scheduler
+    coded = dataset.attributes.get("codes", ()) if takes_codes(model) else ()
+    return pass_cost(
+        dataset.n_rows,
+        dataset.n_features,
+        predictors=(model.n_linear, model.n_scalar),
+        threads=1 if threads == "sync" else threads,
+        matrices=here,
+        n_blocks=-(-dataset.n_rows // dataset.block_rows()),
+        passes=passes,
+        codes=[each["columns"] for each in coded],
+    )
 
 
-def _system_memory() -> int:
-    """Return the available memory of the system in bytes."""
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+def announce(
+    dataset: Dataset,
+    model: Model,
+    *,
+    passes: int | None = None,
+    scheduler: Any = None,
+    phases: Phases | None = None,
+) -> PassCost:
+    """Return the cost by :func:`forecast`, and report a long one to ``phases``.
+
+    OutOfMemoryError if the matrices of the pass need more memory than is available.
+    """
+    cost = forecast(dataset, model, passes=passes, scheduler=scheduler)
+    free = available_memory()
+    if cost.memory_bytes > free:
+        raise OutOfMemoryError(
+            f"expected {cost.memory_bytes / 1e9:.2g} GB of memory for a full pass with "
+            f"{cost.dim:,} parameters on {cost.threads} threads (matrices of {cost.dim:,} x "
+            f"{cost.dim:,}), found {free / 1e9:.2g} GB available: ingest with fewer columns, such "
+            "as with rare levels of a factor merged, or use one thread (--scheduler sync)"
+        )
+    if phases is not None and cost.seconds >= LONG_SECONDS:
+        phases(FORECAST, 0, None, {**cost.facts(), "text": cost.text()})
+    return cost

@@ -137,3 +137,24 @@ def single_threaded() -> Iterator[None]:
             if _entries == 0:
                 _limit.__exit__(None, None, None)
                 _limit = None
+
+
+def available_memory() -> int:
+    """Return the memory in bytes that the system and the limits of this process leave.
+
+    Half of the physical memory if the system does not report the available memory.
+    """
+    within = free_within_limits()
+    return _system_memory() if within is None else min(within, _system_memory())
+
+
+def _system_memory() -> int:
+    """Return the available memory of the system in bytes."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -16,13 +16,13 @@ from streammc.diagnostics.stopping import missed_text
 from streammc.diagnostics.summary import negative_signs, summarize_draws
 from streammc.diagnostics.weights import Audit, audit_weights
 from streammc.likelihood.temperature import schedule_of
-from streammc.protocols import Dataset, Model
+from streammc.protocols import Dataset, Model, Phases
 from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
 from streammc.runs.audit import audited_draws, log_weights, pass_seconds
 from streammc.runs.prior_texts import describe_priors
 from streammc.runs.record import REFERENCES, blocks_of_run, label_references
 from streammc.runs.setup import CONTROL_VARIATES
-from streammc.samplers.common.sampler import Progress, RunRequest, Setup
+from streammc.samplers.common.sampler import RunRequest, Setup
 from streammc.shown import Record
 from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
@@ -168,7 +168,7 @@ def run_audit(
     *,
     draws: int | None = None,
     scheduler: Any = None,
-    progress: Progress | None = None,
+    progress: Phases | None = None,
 ) -> Audit:
     """Audit a run, store the weights in it and return the result."""
     stats = run.statistics("log_lik_remainder", "log_lik_variance")

@@ -9,7 +9,6 @@ import pytest
 from command_line import snapshot, streammc
 
 from streammc.cli import forecast as dry_run
-from streammc.control_variates import forecast
 from streammc.likelihood import blocks as held_rows
 from streammc.likelihood import pass_cost
 from streammc.stores.store import Store
@@ -34,7 +33,7 @@ def before_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_long_forecast_is_printed_before_the_pass(
     words: tuple[str, ...], store: Path, before_pass: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecast, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(pass_cost, "LONG_SECONDS", 0.0)
     done = streammc(*words)
     assert 70 == done.code  # the pass that must not be made
     assert 1 == done.err.count(LINE)
@@ -50,7 +49,7 @@ def test_a_short_forecast_is_not_printed(store: Path) -> None:
 def test_a_forecast_in_json_lines_has_its_numbers(
     store: Path, before_pass: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecast, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(pass_cost, "LONG_SECONDS", 0.0)
     lines = streammc(*SUMMARIZE, "--log-format", "json").err.splitlines()
     (found,) = [line for line in map(json.loads, lines) if line.get("phase") == "forecast"]
     assert (3000, 3) == (found["rows"], found["parameters"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from passes import table
 
-from streammc.control_variates import certify, compute, forecast, subset
+from streammc.control_variates import certify, compute, subset
 from streammc.control_variates.mode import newton, search
 from streammc.control_variates.mode import prior_influence as weak_directions_module
 from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
@@ -25,7 +25,7 @@ def rows():
 @pytest.fixture
 def phases(monkeypatch):
     """Phases as they are told, every one of them."""
-    monkeypatch.setattr(forecast, "_QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(newton, "_QUIET_SECONDS", -1.0)
     told = []
 
     def tell(phase, done, total, facts):
@@ -40,7 +40,7 @@ def told(phases, phase):
 
 
 def test_a_long_forecast_comes_before_any_work(rows, phases, monkeypatch):
-    monkeypatch.setattr(forecast, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(pass_cost, "LONG_SECONDS", 0.0)
 
     def progress(done, total):
         phases("pass", done, total, {})
@@ -114,7 +114,7 @@ def test_few_rows_per_parameter_passes_find_the_mode(family, monkeypatch):
     store, model = many_columns(family), family()
     whole = compute(store, model)
     keep_few_rows(monkeypatch)
-    assert forecast.forecast(store, model).few_rows
+    assert pass_cost.forecast(store, model).few_rows
 
     def none(*_):
         raise AssertionError("Newton's method ran on rows in memory between passes")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streammc.likelihood.pass_cost import available_memory, pass_cost, seconds_text
+from streammc.likelihood.pass_cost import pass_cost, seconds_text
+from streammc.numerics.process_limits import available_memory
 
 
 def test_doubling_the_columns_takes_four_times_the_seconds_and_bytes() -> None:

@@ -30,6 +30,7 @@ from streammc.control_variates.full_pass.block_kernel import (
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
 from streammc.likelihood.invalid_responses import invalid_responses, row_name
+from streammc.likelihood.pass_cost import takes_codes
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
@@ -368,11 +369,6 @@ class RowSums:
             if first_bad < 0 and self._flags[2] >= 0:
                 first_bad = start + int(self._flags[2])
         return first_bad, int(self._flags[0]) - bad_before
-
-
-def takes_codes(model: Model) -> bool:
-    """Return whether sums by level are possible: one linear predictor, and no look at columns."""
-    return model.n_linear == 1 and not model.sees_columns
 
 
 class LevelSums:

@@ -8,6 +8,7 @@ kinks or walls are made smooth (``numerics.prior``). Steps are damped until the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +20,15 @@ from scipy.linalg.lapack import dtrtri
 
 from streammc.errors import ModelError
 from streammc.numerics.prior import inside, log_prior, prior_precision, smooth
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Matrix, Phases, Vector
 
 Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
 """theta -> log-likelihood, gradient (d,), Hessian (d, d)."""
+NEWTON: Final = "newton"
+PLAN: Final = "plan"
+"""Phases whose steps are reported."""
+_QUIET_SECONDS: Final = 1.0
+"""Phases that end sooner report nothing."""
 
 # Below this relative pivot a factorisation has lost all its digits.
 _LOWEST_PIVOT = 1e-13
@@ -209,3 +215,30 @@ def flat_message(table: Matrix, upwards: bool = False) -> str:
         "are too large or too collinear for float64 (standardise them: ingest --standardize), or "
         "the response is fitted without error"
     )
+
+
+class Counter:
+    """Counter of the steps of a phase, which reports them after the first second."""
+
+    def __init__(self, phase: str, phases: Phases | None) -> None:
+        self._phase, self._phases = phase, phases
+        self._done = 0
+        self._began = time.monotonic()
+
+    def __call__(self, steps: int = 1) -> None:
+        """Add ``steps`` completed steps."""
+        self._done += steps
+        if self._phases is not None and time.monotonic() - self._began >= _QUIET_SECONDS:
+            self._phases(self._phase, self._done, None, {})
+
+
+def counted(objective: Objective, phases: Phases | None) -> Objective:
+    """Return ``objective`` with every evaluation reported to ``phases`` as a Newton step."""
+    count = Counter(NEWTON, phases)
+
+    def evaluate(theta: Vector) -> tuple[float, Vector, Matrix]:
+        sums = objective(theta)
+        count()
+        return sums
+
+    return evaluate

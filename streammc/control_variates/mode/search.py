@@ -13,7 +13,6 @@ import numpy as np
 
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.coordinates import best_coordinates, covering_draws
-from streammc.control_variates.forecast import Phases, announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
 from streammc.control_variates.mode.exact_fit import integrated_point
 from streammc.control_variates.mode.factor_scales import (
@@ -27,6 +26,7 @@ from streammc.control_variates.mode.modes import Mode, comparable, concave, find
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
     Point,
+    counted,
     damped_point,
     flat_message,
     maximise,
@@ -48,9 +48,10 @@ from streammc.likelihood.invalid_responses import (
     needs_response,
     trials_of_weight,
 )
+from streammc.likelihood.pass_cost import announce
 from streammc.numerics.prior import FLAT, KIND, LOCATION, LOG_FLAT
 from streammc.numerics.process_limits import single_threaded
-from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+from streammc.protocols import Dataset, Matrix, Model, Phases, Rows, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

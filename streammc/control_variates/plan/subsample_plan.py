@@ -41,7 +41,6 @@ from numpy.typing import NDArray
 
 from streammc import rng
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.forecast import Phases
 from streammc.control_variates.plan import LEAST_SIGN, tails
 from streammc.control_variates.plan.certainty_choice import Bounds, by_score, same_for_all
 from streammc.control_variates.plan.pilot import Pilot, evaluate
@@ -50,7 +49,7 @@ from streammc.control_variates.plan.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.data_views import relative_sizes
 from streammc.likelihood.unit_words import SCORES, UNIFORM
-from streammc.protocols import Dataset, Index, Model, Vector
+from streammc.protocols import Dataset, Index, Model, Phases, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

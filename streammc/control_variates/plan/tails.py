@@ -38,7 +38,7 @@ from streammc import rng
 from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.effect_coordinates import level_coordinates, stretched
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.forecast import PLAN, Counter, Phases
+from streammc.control_variates.mode.newton import PLAN, Counter
 from streammc.control_variates.plan import LARGEST_PERTURBATION
 from streammc.control_variates.plan.certainty_choice import Choice
 from streammc.control_variates.plan.pilot import (
@@ -52,7 +52,7 @@ from streammc.control_variates.plan.pilot import (
 from streammc.control_variates.subset import gather
 from streammc.likelihood.data_views import fewer
 from streammc.numerics.prior import log_prior
-from streammc.protocols import Dataset, Index, Matrix, Model, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, Phases, Vector
 
 HOPELESS = 10.0
 """Perturbation above which a subsample of given size is refused; smaller ones only warn."""

@@ -26,10 +26,11 @@ from streammc.control_variates.full_pass.block_kernel import (
     find_bins,
     score_rows,
 )
-from streammc.control_variates.full_pass.block_pass import RowSums, takes_codes
+from streammc.control_variates.full_pass.block_pass import RowSums
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.errors import RefusedError
 from streammc.likelihood.drawn_units import TABLE_BYTES
+from streammc.likelihood.pass_cost import takes_codes
 from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 

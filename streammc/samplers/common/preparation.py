@@ -11,12 +11,12 @@ from scipy.linalg import solve_triangular
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import expanded
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.forecast import FORECAST
 from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan_units
 from streammc.errors import IdentityError, OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
 from streammc.likelihood.contiguous_rows import Held, held_bytes, hold
 from streammc.likelihood.invalid_responses import response_check
+from streammc.likelihood.pass_cost import FORECAST
 from streammc.likelihood.target import Base
 from streammc.protocols import Dataset, Model, Vector
 from streammc.samplers.common.sampler import RunRequest

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streammc.control_variates.plan.subsample_plan import Plan
     from streammc.diagnostics.stopping import StopRule
     from streammc.likelihood.temperature import Schedule
-    from streammc.protocols import Dataset, Model
+    from streammc.protocols import Dataset, Model, Phases
     from streammc.samplers.common.chains import SharedProblem
     from streammc.trace.run_directory import RunDirectory
 
@@ -117,10 +117,6 @@ def at_most(
         warning="" if passed is not False else warning,
         **more,
     )
-
-
-Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
-"""``progress(phase, done, total, facts)``; see ``streammc.sample``."""
 
 
 def never() -> bool:
@@ -237,7 +233,7 @@ class RunArguments(RunOptions):
 
     path: str | Path | None = None
     audit: bool | str = "auto"
-    progress: Progress | None = None
+    progress: Phases | None = None
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from streammc import rng as streams
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import without_pass
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.forecast import FORECAST
 from streammc.errors import ConfigError, OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
 from streammc.likelihood.contiguous_rows import Held, held_bytes, pointers
+from streammc.likelihood.pass_cost import FORECAST
 from streammc.numerics.prior import improper
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.preparation import announce_rows, control_variates, ground, size_text
