@@ -27,7 +27,7 @@ from real_data_sets import REAL_DATA
 import streammc
 from streammc import models
 from streammc.control_variates import compute, resolved
-from streammc.control_variates.subset import draw_subset
+from streammc.likelihood.data_views import draw_subset
 from streammc.priors import NamedPriors, normal
 from streammc.priors.densities import JointNormal
 from streammc.priors.scaled import WIDTH, shares, spread

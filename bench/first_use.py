@@ -98,7 +98,8 @@ def main() -> None:
             numba.__version__ += ".plain"
         begun = time.process_time()
         import streammc
-        from streammc.numerics.compile_ahead import compile_ahead, compiled_modules
+        from streammc.numerics.compile_ahead import compiled_modules
+        from streammc.numerics.dispatchers import compile_ahead
 
         if options.all:
             compile_ahead(*compiled_modules())

@@ -30,7 +30,7 @@ import google_crc32c
 import numpy as np
 
 from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSums
-from streammc.control_variates.subset import draw_subset
+from streammc.likelihood.data_views import draw_subset
 from streammc.models import logistic
 from streammc.stores import open_store
 from streammc.stores.simulation import simulate

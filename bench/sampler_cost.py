@@ -5,7 +5,7 @@
 CPU time of one chain of each sampler in turn, by rows, columns and model, of the plan and of an
 audit. Prints the measurements, what ``auto`` chooses by the constants of today, and the constants
 fitted to them by least squares of the logarithms; they go by hand into
-``streammc/samplers/common/sampler_cost.py``.
+``streammc/runs/setup.py``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import streammc
 from streammc.control_variates.bound import resolved
 from streammc.control_variates.certify import compute
 from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
+from streammc.runs import setup
 from streammc.runs.audit import audit_draws, log_weights
-from streammc.samplers.common import sampler_cost
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 from streammc.samplers.hamiltonian.problem import full_data, subsampled
 
@@ -87,11 +87,11 @@ def measure(kind: str, n: int, d: int) -> dict[str, float]:
 
 def choice(kind: str, n: int, d: int, found: dict[str, float]) -> str:
     """Return a line of the table: seconds for 1,000 effective draws, measured and predicted."""
-    share = 1000.0 / sampler_cost.EFFECTIVE
-    hmc = share * sampler_cost.ITERATIONS * found["hmc"]
-    ecs = sampler_cost.ITERATIONS * found["hmc-ecs"] + found["plan"] + found["audit"]
+    share = 1000.0 / setup.EFFECTIVE
+    hmc = share * setup.ITERATIONS * found["hmc"]
+    ecs = setup.ITERATIONS * found["hmc-ecs"] + found["plan"] + found["audit"]
     ecs *= share
-    cost = sampler_cost.from_sizes(n, d, found["rows"])
+    cost = setup.cost_from_sizes(n, d, found["rows"])
     slower = (hmc if cost.all_rows else ecs) / min(hmc, ecs)
     cells = [
         kind, f"{n:,}", str(d), short(hmc), short(cost.hmc), short(ecs), short(cost.hmc_ecs),
@@ -118,12 +118,12 @@ def main() -> None:
     print("\n".join(lines))
     if "--write" in sys.argv:
         publish("small-tables.md", "choice", lines)
-    for name, guess in sampler_cost.fitted().items():
+    for name, guess in setup.COSTS.items():
         known = [(n, d, each) for _, n, d, each in cases if name in each]
 
         def misfit(log: np.ndarray, name: str = name, known: list = known) -> np.ndarray:
             made = [
-                sampler_cost.seconds(name, n, d, each.get("rows", 0.0), np.exp(log))
+                setup.SECONDS[name](np.exp(log), n, d, each.get("rows", 0.0))
                 for n, d, each in known
             ]
             return np.log(made) - np.log([each[name] for *_, each in known])

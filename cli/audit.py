@@ -64,8 +64,7 @@ def audit_once(
     from streammc.control_variates.expansion import ControlVariates
     from streammc.diagnostics.weights import Audit
     from streammc.errors import DataError
-    from streammc.runs.advice import audited_again
-    from streammc.runs.run_summary import run_audit
+    from streammc.runs.run_summary import audited_again, run_audit
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
@@ -81,7 +80,9 @@ def audit_once(
     dataset, model = heated_data(request), request.model
     cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
     with run.lock(), Progress(output, interruption) as progress:
-        verdict = run_audit(run, dataset, model, cv, scheduler=scheduler, progress=progress)
+        verdict = run_audit(
+            run, dataset, model, cv, scheduler=scheduler, progress=progress.of("audit")
+        )
         summary = run.attributes.get("summary")
         if summary is not None:
             before = summary["audit"] and Audit.from_json(summary["audit"])

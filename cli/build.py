@@ -196,9 +196,10 @@ def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
 
     A note says so if a mixed model needs more quadrature nodes than the default.
     """
+    from streammc.cli.report import priors_lines
     from streammc.control_variates.bound import with_data
     from streammc.priors import ScaledPriors
-    from streammc.runs.prior_texts import describe_priors, priors_lines
+    from streammc.runs.record import describe_priors
 
     default, model = model.nodes, with_data(model, dataset)
     if (nodes := model.nodes) != default:

@@ -54,9 +54,8 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.diagnostics.derived import derived, ratios, transform
     from streammc.diagnostics.summary import negative_signs, summarize_draws
     from streammc.likelihood.temperature import schedule_of
-    from streammc.runs.advice import mixing_warnings
     from streammc.runs.record import REFERENCES, blocks_of_run, label_references
-    from streammc.runs.run_summary import mean_statistics, run_cost
+    from streammc.runs.run_summary import mean_statistics, mixing_warnings, run_cost
     from streammc.runs.setup import load
 
     theta, names = run.draws_matrix(), list(run.labels)

@@ -38,7 +38,7 @@ def forecast(output: Output, interruption: Interruption, request: RunRequest) ->
     from streammc.control_variates.bound import with_data
     from streammc.likelihood.pass_cost import announce
     from streammc.numerics.process_limits import available_threads
-    from streammc.runs.prior_texts import describe_priors
+    from streammc.runs.record import describe_priors
     from streammc.runs.setup import chosen, makes_passes
 
     dataset = heated_data(request)
@@ -111,7 +111,7 @@ def _without_passes(
 ) -> dict[str, Any]:
     """Return the forecast without any pass; print a note about the missing items."""
     from streammc.control_variates.bound import with_data
-    from streammc.runs.prior_texts import describe_priors
+    from streammc.runs.record import describe_priors
 
     model = with_data(request.model, dataset)
     output.note(

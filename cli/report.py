@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from streammc import registry
@@ -14,7 +14,6 @@ from streammc.diagnostics.stopping import check_limits, missed_limits, missed_te
 from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
 from streammc.diagnostics.weights import Audit
 from streammc.likelihood.unit_words import unit_of_model
-from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.sampler import TARGETS, Check
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
@@ -241,3 +240,32 @@ def tempered_text(temperature: float | str) -> str | None:
     if isinstance(temperature, str):
         return f"temperature {temperature}, then the posterior"
     return f"posterior at temperature {temperature:g}: likelihood^(1/{temperature:g}) x prior"
+
+
+_SHOWN: Final = 4
+
+
+_FIX: Final = "fix them with --prior or --prior-scale"
+
+
+def priors_lines(described: Mapping[str, Any]) -> list[str]:
+    """Return one line of the fixed priors and one of the default priors scaled with the data.
+
+    A line without priors is left out.
+    """
+    scaled = set(described["scaled_with_data"])
+    fixed = _shown(described, lambda label: label not in scaled)
+    defaults = _shown(described, lambda label: label in scaled)
+    lines = [f"priors: {fixed}"] if fixed else []
+    if defaults:
+        joint = ", jointly normal" if described.get("jointly_normal") else ""
+        lines.append(f"default priors, scaled with the data{joint}: {defaults}; {_FIX}")
+    return lines
+
+
+def _shown(described: Mapping[str, Any], wanted: Callable[[str], bool]) -> str:
+    """Return the first three priors and the last, often that of a scale, as text."""
+    shown = [f"{label} {text}" for label, text in described["parameters"].items() if wanted(label)]
+    if len(shown) > _SHOWN + 1:
+        shown = [*shown[: _SHOWN - 1], f"{len(shown) - _SHOWN} more", shown[-1]]
+    return ", ".join(shown)

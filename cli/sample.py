@@ -178,8 +178,8 @@ def _dry_run(ctx: click.Context, request: RunRequest) -> int:
     """Print what the run would take."""
     from streammc.cli.execute import check_request
     from streammc.cli.forecast import forecast
+    from streammc.cli.report import priors_lines
     from streammc.runs.job import run_state
-    from streammc.runs.prior_texts import priors_lines
 
     check_request(request)
     printer: Output = ctx.obj

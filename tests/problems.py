@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from streammc.control_variates.subset import in_memory
+from streammc.control_variates.mode.newton import in_memory
 from streammc.likelihood.blocks import Block, allocate_block, allocate_rows, expanded
 from streammc.likelihood.drawn_units import AliasTable, ProductDesign, UnitDesign, leave_out
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate

@@ -262,7 +262,7 @@ def test_traits_of_models_samplers_and_data_sets_are_stated_not_guessed() -> Non
 
 
 PRESENT = {
-    "file names in several folders": (6, 2),
+    "file names in several folders": (4, 2),
     "samplers told apart outside their family": (0, 0),
     "imports of a family outside the samplers": (0, 0),
 }

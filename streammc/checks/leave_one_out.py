@@ -7,7 +7,7 @@ With draws ``theta_s`` of the posterior and ``l_is = log p(y_i | theta_s)``, row
     waic_i = lpd_i - var_s l_is
 
 (Vehtari, Gelman and Gabry 2017, eqs. 3, 10 and 11-13). The smoothing is that of
-:mod:`streammc.diagnostics.pareto_tail`.
+:mod:`streammc.diagnostics.weights`.
 
 A row of weight w counts as w observations of one response, of which **one** is left out: its terms
 are w times those of an observation, as in the table that has the row w times. Of a weight below 1
@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.checks.run_draws import RowDensities
-from streammc.diagnostics.pareto_tail import smoothed_rows
+from streammc.diagnostics.weights import smoothed_rows
 from streammc.errors import DataError
 from streammc.models.base import predictors_at
 from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector

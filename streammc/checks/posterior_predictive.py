@@ -15,7 +15,7 @@ from streammc.checks.run_draws import (
     run_draws,
     tile_rows,
 )
-from streammc.control_variates.kinds import check_kinds
+from streammc.control_variates.bound import check_kinds
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows

@@ -22,7 +22,7 @@ from streammc.checks.leave_one_out import (
 )
 from streammc.checks.posterior_predictive import sampled_rows
 from streammc.checks.run_draws import RowDensities, rows_of_run, run_draws
-from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.control_variates.bound import PASS_OPTIONS, check_kinds, check_progress
 from streammc.diagnostics.convergence import ess_mean
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError

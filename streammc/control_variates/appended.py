@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from streammc.control_variates.bound import bind
+from streammc.control_variates.bound import PASS_OPTIONS, bind, check_control_variates, check_kinds
 from streammc.control_variates.certify import expanded, from_pass
 from streammc.control_variates.expansion import Certificate, ControlVariates
 from streammc.control_variates.full_pass.block_pass import (
@@ -26,9 +26,8 @@ from streammc.control_variates.full_pass.block_pass import (
     BlockSums,
     ExpansionPass,
     raise_fault,
+    top,
 )
-from streammc.control_variates.full_pass.scores import top
-from streammc.control_variates.kinds import PASS_OPTIONS, check_control_variates, check_kinds
 from streammc.control_variates.mode.newton import NotPositiveDefiniteError, Point, posterior_point
 from streammc.docstrings import documented
 from streammc.errors import IdentityError

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from streammc.control_variates.bound import Bound, bind
+from streammc.control_variates.bound import PASS_OPTIONS, Bound, bind, check_kinds, check_progress
 from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
 from streammc.control_variates.full_pass.block_kernel import tile_rows
-from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, BlockSums, row_order
-from streammc.control_variates.full_pass.scores import Histogram
-from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.control_variates.full_pass.block_pass import (
+    SUMMARY_COLUMNS,
+    BlockSums,
+    Histogram,
+    row_order,
+)
 from streammc.control_variates.mode.factor_scales import with_effects
 from streammc.control_variates.mode.modes import (
     exact_fit_words,
@@ -23,7 +26,13 @@ from streammc.control_variates.mode.modes import (
     mode_words,
     starting_modes,
 )
-from streammc.control_variates.mode.newton import Point, counted, flat_message
+from streammc.control_variates.mode.newton import (
+    Point,
+    counted,
+    flat_message,
+    in_memory,
+    level_columns,
+)
 from streammc.control_variates.mode.prior_influence import (
     prior_conflict,
     prior_influence,
@@ -40,9 +49,9 @@ from streammc.control_variates.mode.search import (
     check_sizes,
     find_mode,
 )
-from streammc.control_variates.subset import draw_subset, gather, in_memory, level_columns
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.data_views import draw_subset, gather
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
 from streammc.models.base import COEFFICIENT

@@ -23,7 +23,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.subset import draw_subset, in_memory, level_columns
+from streammc.control_variates.mode.newton import in_memory, level_columns
+from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.prior import EFFECT, KIND, LOCATION, prior_curvature, prior_precision, smooth

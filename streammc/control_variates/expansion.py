@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.bound import bind
-from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
-from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, Histogram
 from streammc.errors import IdentityError, MissingError, StoreError
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.shown import Record, Shown

@@ -1,4 +1,4 @@
-"""Views of a table: its rows at a temperature, and its groups as rows.
+"""Views of a table: its rows at a temperature, its groups as rows, and a sample of it in memory.
 
 At temperature T every row counts ``1 / T`` times. The log-likelihood of row i with the weight
 ``w_i`` is ``w_i l_i(theta)``. With ``w_i / T`` the posterior is ``prior x likelihood^(1/T)``, for
@@ -22,8 +22,10 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc import rng
 from streammc.errors import ConfigError
 from streammc.group_table import GroupTable
+from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.likelihood.unit_words import GROUP
 from streammc.numerics.process_limits import available_threads
 from streammc.protocols import (
@@ -47,6 +49,8 @@ _CALL_ROWS: Final = 2**16
 """Rows of the table that one call of a task evaluates: signals and progress wait for its end."""
 _FEWEST_GROUPS: Final = 64
 """Fewest groups of a sample, however many rows they have."""
+SUBSET_GROUPS: Final = 1000
+"""Fewest groups in memory, unless these have many more rows than a subset of single rows."""
 _AHEAD_ROWS: Final = 64
 """Rows of the runs in which the rows of groups are requested from the disk."""
 
@@ -431,3 +435,24 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
         model = mixed(model, table.groups, table.feature_names, nodes)
     groups = tempered(Grouped(table), dataset.temperature)
     return groups, bound(with_factors(model, stated), table)
+
+
+def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
+    """Return the rows of the runs of ``unit_rows`` rows that begin at ``starts``."""
+    m = len(starts) * unit_rows
+    out = Rows(np.empty((m, dataset.n_features)), np.empty(m), np.empty(m), np.empty(m))
+    source = dataset.rows()
+    source.will_need(starts, unit_rows)
+    source.gather(starts, unit_rows, out)
+    return out
+
+
+def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
+    """Return all rows, or a sample that fits, drawn without replacement, in row order."""
+    fit = memory_limit // (8 * (dataset.n_features + 3))
+    m = min(dataset.n_rows, fewer(SUBSET_ROWS, dataset, SUBSET_GROUPS), max(fit, 1))
+    if m == dataset.n_rows:
+        return gather(dataset, np.arange(m, dtype=np.int64))
+    generator = rng.stream(0, 1, rng.Role.PLAN)  # 1: the number of this purpose
+    rows = generator.choice(dataset.n_rows, size=m, replace=False, shuffle=False)
+    return gather(dataset, np.sort(rows).astype(np.int64))

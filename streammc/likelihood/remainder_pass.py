@@ -33,7 +33,7 @@ from streammc.likelihood.blocks import (
     allocate_scratch,
     expand,
 )
-from streammc.numerics.compile_ahead import make_ready
+from streammc.numerics.dispatchers import make_ready
 from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, record_type, vector
 from streammc.numerics.summation import merge_compensated, two_sum
 from streammc.protocols import Dataset, Matrix, Model, PassTask, RowBlock, Rows, Vector

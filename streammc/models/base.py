@@ -34,8 +34,7 @@ from streammc.numerics.prior import (
 from streammc.priors import as_prior, densities
 from streammc.priors.by_name import NamedPriors
 from streammc.priors.densities import JointNormal
-from streammc.priors.families import FamilyPrior, refuse_flat
-from streammc.priors.per_coefficient import choose
+from streammc.priors.families import FamilyPrior, choose, refuse_flat
 from streammc.priors.scaled import Level, coefficients, scale_prior
 from streammc.protocols import Coding, Index, Matrix, Model, Prior, Rows, Vector
 from streammc.shown import Shown, options_of

@@ -30,7 +30,7 @@ from streammc.priors import (
     gamma,
     lognormal,
 )
-from streammc.priors.per_coefficient import REST
+from streammc.priors.families import REST
 from streammc.protocols import Matrix, Prior, Rows, Vector
 
 _shape = inline(tile_shape)

@@ -24,7 +24,7 @@ from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select
 from streammc.priors import PriorOption, as_prior, normal
-from streammc.priors.per_coefficient import REST
+from streammc.priors.families import REST
 from streammc.protocols import Matrix, Prior, Rows, Vector
 
 _TILE: Final = 64

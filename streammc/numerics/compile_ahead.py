@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from streammc.numerics.dispatchers import Compiled
-
-
-def make_ready(*functions: Any) -> None:
-    """Compile the functions, or load them from the disk, as far as they are to be compiled."""
-    for function in functions:
-        if isinstance(function, Compiled):
-            function.ready()
-
-
-def compile_ahead(*modules: str) -> None:
-    """Compile, or load from the disk, every compiled function in the namespace of ``modules``."""
-    for module in modules:
-        make_ready(*vars(import_module(module)).values())
+from streammc.numerics.dispatchers import compile_ahead
 
 
 def compiled_modules() -> list[str]:

@@ -23,6 +23,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,16 @@ def _outer_copy(value: Any) -> Any:
 def _type_of(function: Compiled, _context: Any) -> Any:
     """Return the numba type of a compiled function that a compiled function calls."""
     return numba.typeof(function.inner())
+
+
+def make_ready(*functions: Any) -> None:
+    """Compile the functions, or load them from the disk, as far as they are to be compiled."""
+    for function in functions:
+        if isinstance(function, Compiled):
+            function.ready()
+
+
+def compile_ahead(*modules: str) -> None:
+    """Compile, or load from the disk, every compiled function in the namespace of ``modules``."""
+    for module in modules:
+        make_ready(*vars(import_module(module)).values())

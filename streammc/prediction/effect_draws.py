@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.kinds import check_kinds, check_progress
+from streammc.control_variates.bound import check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows

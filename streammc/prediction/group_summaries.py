@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.control_variates.bound import PASS_OPTIONS, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, RefusedError, StorageIOError
 from streammc.likelihood.data_views import by_group

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.bound import as_recorded
-from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.control_variates.bound import PASS_OPTIONS, as_recorded, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.likelihood.invalid_responses import row_name
+from streammc.models.responses import row_name
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
 from streammc.prediction.predictors import Coefficients, responses
 from streammc.protocols import Dataset, Matrix, Model, PassTask, RowBlock, Vector

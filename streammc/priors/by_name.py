@@ -11,8 +11,15 @@ import numpy as np
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.priors.densities import JointNormal
-from streammc.priors.families import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
-from streammc.priors.per_coefficient import REST, choose
+from streammc.priors.families import (
+    NO_DEFAULTS,
+    REST,
+    Defaults,
+    FamilyPrior,
+    assemble,
+    choose,
+    positive_flags,
+)
 from streammc.protocols import Matrix, Prior
 from streammc.shown import Shown
 

@@ -12,8 +12,7 @@ from streammc.errors import ConfigError
 from streammc.priors import families
 from streammc.priors.by_name import BY_NAME, RULE, SCALED, NamedPriors, ScaledPriors
 from streammc.priors.densities import FAMILIES, Family, JointNormal
-from streammc.priors.families import NO_DEFAULTS, Defaults, FamilyPrior, grouped
-from streammc.priors.per_coefficient import expand
+from streammc.priors.families import NO_DEFAULTS, Defaults, FamilyPrior, expand, grouped
 from streammc.protocols import Prior
 
 _BUILDERS: Final = {name: getattr(families, name) for name in FAMILIES}

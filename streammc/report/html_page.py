@@ -21,8 +21,8 @@ from streammc.plots.axes import require_packages
 from streammc.plots.prediction_plots import draw_bands, plot_by_covariate, plot_roc
 from streammc.plots.run_plots import draw_ladder, draw_statistic, draw_weights
 from streammc.report.figures import SvgFigure, draw_intervals, draw_ranks, svg_figure
-from streammc.runs.advice import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
 from streammc.runs.record import recorded_versions
+from streammc.runs.run_summary import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
 from streammc.samplers.common.sampler import LEVELS, TARGETS, Check
 from streammc.shown import value_text
 from streammc.trace import facts

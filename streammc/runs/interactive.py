@@ -11,7 +11,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from streammc.control_variates.kinds import check_control_variates, check_kinds, check_progress
+from streammc.control_variates.bound import check_control_variates, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, SamplingWarning
 from streammc.protocols import Dataset, Model

@@ -19,19 +19,21 @@ from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import MOST_DRAWS, StopRule
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.data_views import by_group
-from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.record import (
+    HERE,
     asked_schedule,
     check_counts,
+    check_place_of_chains,
     completed,
     heated,
     identity,
     record_versions,
     recorded_scale,
     refuse_earlier,
+    texts_of_description,
 )
 from streammc.runs.setup import chosen, contents, follow_store, instead, load
-from streammc.runs.worker_chains import HERE, WorkerChains, check_request
+from streammc.runs.worker_chains import WorkerChains
 from streammc.samplers.common.chains import Chains, SharedProblem, StoppedError
 from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.trace import places
@@ -198,7 +200,7 @@ def run_job(request: RunRequest) -> RunReport:
     BusyError
         If another process is writing to the path, or has committed at the address.
     """
-    check_request(request)
+    check_place_of_chains(request)
     request, key, old, existing = _settled(request)
     folder = Path(request.path or "")
     if existing is not None:

@@ -1,4 +1,4 @@
-"""The record of a run beside its draws: identity, design, scale, versions.
+"""The record of a run beside its draws: identity, design, priors, scale, versions.
 
 Versions of the programs that made the draws of a run, recorded with it.
 
@@ -9,7 +9,7 @@ version, or another processor, goes on with says from which iteration on.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
@@ -18,17 +18,28 @@ from streammc import registry
 from streammc.errors import ConfigError, IdentityError, StoreError
 from streammc.likelihood.data_views import tempered
 from streammc.likelihood.temperature import Schedule
-from streammc.models.base import Block, factor_blocks, parameter_blocks, predictor
+from streammc.models.base import (
+    Block,
+    FactorModel,
+    StatedModel,
+    factor_blocks,
+    parameter_blocks,
+    predictor,
+)
 from streammc.models.base import describe as describe_blocks
 from streammc.models.base import from_description as blocks_from_description
 from streammc.priors import from_description
-from streammc.protocols import Dataset, Model
+from streammc.priors.text import prior_texts
+from streammc.protocols import Dataset, Model, Prior
 from streammc.samplers.common.sampler import RunRequest, Sampler
 from streammc.trace.run_directory import RunDirectory, RunView
 
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 10**9
 UNIT = Schedule()
+HERE: Final = "here"
+WORKERS: Final = "workers"
+"""Values of ``RunRequest.chains_on``."""
 
 
 def check_counts(request: RunRequest) -> None:
@@ -51,6 +62,38 @@ def check_counts(request: RunRequest) -> None:
     ):
         raise ConfigError(
             f"seed must be a whole number in [0, 2**63), found {seed!r}: give one, or leave it out"
+        )
+
+
+def check_place_of_chains(request: RunRequest) -> None:
+    """Check where chains are to run, before anything is made.
+
+    Raises
+    ------
+    ConfigError
+        If it is no known place, or workers without a cluster or for rows in memory.
+    """
+    if request.chains_on == HERE:
+        return
+    if request.chains_on != WORKERS:
+        raise ConfigError(
+            f"expected chains_on to be 'here' or 'workers', found {request.chains_on!r}: choose one"
+        )
+    where = request.scheduler
+    if where is None or where == "sync" or isinstance(where, int):
+        raise ConfigError(
+            f"expected a cluster for chains on workers, found the scheduler {where!r}: give "
+            "--scheduler, or leave out --chains-on"
+        )
+    if request.dataset.groups is not None:
+        raise ConfigError(
+            "expected a model of single rows for chains on workers, found one of groups, whose "
+            "rows are read in this process: leave out --chains-on"
+        )
+    if request.dataset.address == "memory":
+        raise ConfigError(
+            "expected a store on disk for chains on workers, found rows in memory: write them with "
+            "streammc.ingest, or leave out chains_on"
         )
 
 
@@ -265,3 +308,54 @@ def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
             f"{described['name']!r}: sample it again"
         )
     return tuple(registered_model(described).table_scale(features))
+
+
+def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
+    """Return the prior of every parameter as text, and which ones were scaled with the data.
+
+    Parameters
+    ----------
+    model
+        A model whose default priors have their scales.
+    labels
+        Names of the parameters.
+
+    Returns
+    -------
+    dict
+        ``parameters``, label -> text that ``priors.parse`` reads, of jointly normal parameters
+        that of each alone; ``scaled_with_data``, labels; ``jointly_normal``, labels. Weights of a
+        mixture have a Dirichlet prior, which is an option of the model.
+    """
+    joint = [label for each in getattr(model.prior, "joint", ()) for label in each.labels]
+    return {
+        "parameters": _texts(model, model.prior, labels),
+        "scaled_with_data": list(getattr(model.prior, "scaled", ())),
+        "jointly_normal": joint,
+    }
+
+
+def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any], dict[str, str]]:
+    """Return the function: description of a prior -> texts by parameter of ``model``.
+
+    It returns no texts if the description does not fit the parameters of the model.
+    """
+
+    def texts(description: Any) -> dict[str, str]:
+        try:
+            return _texts(model, from_description(description), labels)
+        except ConfigError:
+            return {}
+
+    return texts
+
+
+def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str]:
+    """Return the text of every prior by name; none where the model states no parameters."""
+    if not isinstance(model, StatedModel):
+        return {}
+    flags, defaults = model.positive_flags(labels), model.fixed_defaults(labels)
+    if isinstance(model, FactorModel):  # the scale of a factor is the prior of its effects
+        at = [j for j in model.without_effects(labels) if j < len(flags)]
+        labels, flags = tuple(labels[j] for j in at), [flags[j] for j in at]
+    return prior_texts(prior, labels, flags, defaults)

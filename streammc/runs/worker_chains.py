@@ -13,19 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError
 from streammc.runs.setup import load
 from streammc.samplers.common.chains import Chain, Chains, SharedProblem, StoppedError
 from streammc.samplers.common.sampler import RunRequest, never
 from streammc.trace.run_directory import RunDirectory
-
-HERE: Final = "here"
-WORKERS: Final = "workers"
-"""Values of ``RunRequest.chains_on``."""
 
 _problems: dict[str, SharedProblem] = {}
 """The problem of the run that this process works on, by its token."""
@@ -150,35 +145,3 @@ class WorkerChains(Chains):
         for kernel, (_, state) in zip(self.kernels, found, strict=True):
             kernel.set_state(*state)
         return [result for result, _ in found]
-
-
-def check_request(request: RunRequest) -> None:
-    """Check where chains are to run, before anything is made.
-
-    Raises
-    ------
-    ConfigError
-        If it is no known place, or workers without a cluster or for rows in memory.
-    """
-    if request.chains_on == HERE:
-        return
-    if request.chains_on != WORKERS:
-        raise ConfigError(
-            f"expected chains_on to be 'here' or 'workers', found {request.chains_on!r}: choose one"
-        )
-    where = request.scheduler
-    if where is None or where == "sync" or isinstance(where, int):
-        raise ConfigError(
-            f"expected a cluster for chains on workers, found the scheduler {where!r}: give "
-            "--scheduler, or leave out --chains-on"
-        )
-    if request.dataset.groups is not None:
-        raise ConfigError(
-            "expected a model of single rows for chains on workers, found one of groups, whose "
-            "rows are read in this process: leave out --chains-on"
-        )
-    if request.dataset.address == "memory":
-        raise ConfigError(
-            "expected a store on disk for chains on workers, found rows in memory: write them with "
-            "streammc.ingest, or leave out chains_on"
-        )

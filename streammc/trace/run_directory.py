@@ -13,8 +13,9 @@ never uncommitted draws.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from streammc.errors import (
     ConfigError,
     IdentityError,
     MissingError,
+    ModelError,
     OutputError,
     StorageIOError,
     StoreError,
@@ -36,7 +38,6 @@ from streammc.trace import commit, disk, places
 from streammc.trace import commit as checkpoints
 from streammc.trace.addresses import is_address, named, named_errors
 from streammc.trace.disk import FileStamp, read_file
-from streammc.trace.finite import require_finite
 from streammc.trace.kinds import RUN, refuse_other_kind
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.places import run_folder
@@ -680,3 +681,32 @@ def _user_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     if "streammc" in attributes:
         raise ConfigError("expected attributes without the reserved key 'streammc': rename it")
     return dict(plain(attributes))
+
+
+def require_finite(
+    theta: NDArray[np.float64], labels: Sequence[str], phase: str, start: int
+) -> None:
+    """Refuse draws (chain, iteration, d) with a NaN or infinity.
+
+    ``start`` is the iteration of the first draw in its phase.
+    """
+    finite = np.isfinite(theta)
+    if finite.all():
+        return
+    earliest = int(np.argmin(finite.all(axis=(0, 2))))
+    chain, column = (int(i) for i in np.argwhere(~finite[:, earliest])[0])
+    label = labels[column]
+    value = theta[chain, earliest, column]
+    found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "minus infinity"
+    where = "the warm-up" if phase == "warmup" else f"the {phase}"
+    raise ModelError(
+        f"expected finite draws, found {found} in {label!r} (chain {chain}, iteration "
+        f"{start + earliest + 1} of {where}): nothing holds {label!r} back, as where columns fit "
+        f"the response exactly or its size is far from the priors; give {label!r} a tighter prior "
+        "(--prior), rescale the response, or leave out columns"
+    )
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return ``value`` as a float for JSON; ``None`` if it is not finite."""
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -13,7 +13,7 @@ from command_line import Result, snapshot, streammc
 from streammc import control_variates, from_arrays, models, priors
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.data_views import by_group
-from streammc.likelihood.invalid_responses import response_check
+from streammc.models.responses import response_check
 from streammc.protocols import PassTask
 
 QUIET = ("--seed", "1", "--quiet")

@@ -6,10 +6,10 @@ from passes import table
 
 import streammc
 from streammc.control_variates import compute
-from streammc.control_variates import subset as subset_module
 from streammc.control_variates.mode import search
 from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood import data_views
 from streammc.models import gaussian
 from streammc.priors import flat, half_normal
 from streammc.stores import from_arrays
@@ -18,7 +18,7 @@ from streammc.stores import from_arrays
 @pytest.fixture
 def small_subset(monkeypatch):
     """A subset of 500 rows, so that a few thousand are many."""
-    monkeypatch.setattr(subset_module, "SUBSET_ROWS", 500)
+    monkeypatch.setattr(data_views, "SUBSET_ROWS", 500)
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.block_pass import ExpansionPass, expansion_of
 from streammc.control_variates.plan.pilot import pilot_shifts, remainders
 from streammc.control_variates.plan.subsample_plan import plan
-from streammc.control_variates.subset import gather
-from streammc.likelihood.data_views import by_group
+from streammc.likelihood.data_views import by_group, gather
 from streammc.models import logistic
 from streammc.priors import half_normal, normal
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from passes import table
 
-from streammc.control_variates import certify, compute, subset
+from streammc.control_variates import certify, compute
 from streammc.control_variates.mode import newton, search
 from streammc.control_variates.mode import prior_influence as weak_directions_module
 from streammc.control_variates.plan.subsample_plan import PlanRequest, plan
 from streammc.errors import ModelError, OutOfMemoryError
-from streammc.likelihood import pass_cost
+from streammc.likelihood import data_views, pass_cost
 from streammc.models import logistic, poisson
 from streammc.priors import normal
 from streammc.stores import from_arrays
@@ -105,7 +105,7 @@ def many_columns(family):
 
 def keep_few_rows(monkeypatch):
     """Keep 100 rows in memory."""
-    for module in (subset, pass_cost):
+    for module in (data_views, pass_cost):
         monkeypatch.setattr(module, "SUBSET_ROWS", 100)
 
 

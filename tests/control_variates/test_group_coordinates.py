@@ -15,9 +15,8 @@ import streammc
 from streammc import from_arrays, from_table, models
 from streammc.control_variates import compute, resolved
 from streammc.control_variates.effect_coordinates import GroupCoordinates, group_coordinates
-from streammc.control_variates.subset import gather
 from streammc.diagnostics.convergence import ess, split
-from streammc.likelihood.data_views import by_group
+from streammc.likelihood.data_views import by_group, gather
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.numerics.prior import log_prior
 from streammc.priors import half_student_t, normal

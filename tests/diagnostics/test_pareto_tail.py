@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from streammc.diagnostics.pareto_tail import smoothed_rows, tail_count
+from streammc.diagnostics.weights import smoothed_rows, tail_count
 
 
 def weights(shape: float, n: int, seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from checks_of_trust import rounds
 from scipy import stats
 
 from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
-from streammc.runs.advice import R_HAT_WARNING
+from streammc.runs.run_summary import R_HAT_WARNING
 
 NAMES = (
     "mean",

@@ -23,8 +23,7 @@ from streammc.numerics.prior import (
 from streammc.priors import flat, half_normal, normal
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Rows
-from streammc.runs.prior_texts import describe_priors
-from streammc.runs.record import registered_model
+from streammc.runs.record import describe_priors, registered_model
 
 NAMES = ["Intercept", "x", "u[g=a]", "u[g=b]", "tau[g]", "u[h=1]", "u[h=2]", "u[h=3]", "tau[h]"]
 FACTORS = (FactorBlock("g", 2, 2), FactorBlock("h", 5, 3))

@@ -9,8 +9,8 @@ from passes import table
 from streammc import models
 from streammc.control_variates import compute
 from streammc.control_variates.plan.pilot import remainders
-from streammc.control_variates.subset import gather
 from streammc.likelihood import remainder_pass
+from streammc.likelihood.data_views import gather
 from streammc.likelihood.remainder_pass import RemainderTask
 from streammc.protocols import RowBlock
 from streammc.runs import audit

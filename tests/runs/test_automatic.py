@@ -11,9 +11,9 @@ import streammc
 from streammc.errors import RefusedError
 from streammc.likelihood import blocks
 from streammc.runs import setup as decisions
+from streammc.runs.setup import RunCost, cost_from_sizes, run_cost
 from streammc.samplers.common import preparation
 from streammc.samplers.common.sampler import RunRequest
-from streammc.samplers.common.sampler_cost import RunCost, from_sizes, run_cost
 from streammc.samplers.hamiltonian.options import SubsampleOptions
 from streammc.stores import MemoryStore
 
@@ -92,7 +92,7 @@ def test_hmc_ecs_is_taken_where_all_rows_do_not_fit(monkeypatch: pytest.MonkeyPa
 def test_the_faster_sampler_by_rows_columns_and_subsample(
     n: int, q: int, rows: int, exact: bool
 ) -> None:
-    assert exact == from_sizes(n, q, rows).all_rows
+    assert exact == cost_from_sizes(n, q, rows).all_rows
 
 
 def test_within_twenty_percent_the_exact_sampler_is_taken() -> None:

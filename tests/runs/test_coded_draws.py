@@ -7,8 +7,8 @@ import pytest
 from coded_tables import NEVER, made, pair, table
 
 import streammc
-from streammc.control_variates import subset
 from streammc.control_variates.full_pass import block_pass
+from streammc.control_variates.mode import newton
 from streammc.control_variates.plan import unit_scores
 from streammc.likelihood.data_views import by_group
 
@@ -26,7 +26,7 @@ def draws_of(data, *, sampler=None, model=MODEL, **options):
 @pytest.fixture
 def dense_passes(monkeypatch):
     """Passes, and rows in memory, with sums over all columns."""
-    for module in (block_pass, subset, unit_scores):
+    for module in (block_pass, newton, unit_scores):
         monkeypatch.setattr(module, "takes_codes", lambda model: False)
 
 

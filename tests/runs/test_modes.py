@@ -13,8 +13,8 @@ from streammc.control_variates import compute
 from streammc.errors import ModelError
 from streammc.models import gaussian, gaussian_mixture, logistic, network
 from streammc.priors import half_student_t, normal, uniform
-from streammc.runs.advice import mode_warnings
 from streammc.runs.job import run_job
+from streammc.runs.run_summary import mode_warnings
 from streammc.samplers import hmc, hmc_ecs, mh, pt
 from streammc.samplers.common.chains import Chains, first_position
 from streammc.samplers.common.sampler import RunRequest

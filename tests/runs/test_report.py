@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streammc.diagnostics.weights import Audit
-from streammc.runs.advice import audit_warnings, audited_again, mixing_warnings, summary_warnings
+from streammc.runs.run_summary import (
+    audit_warnings,
+    audited_again,
+    mixing_warnings,
+    summary_warnings,
+)
 from streammc.samplers import hmc_ecs
 
 QUIET = {

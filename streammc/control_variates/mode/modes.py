@@ -20,8 +20,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from streammc.control_variates.mode.newton import Objective, Point, maximise
-from streammc.control_variates.subset import in_memory
+from streammc.control_variates.mode.newton import Objective, Point, in_memory, maximise
 from streammc.errors import ModelError
 from streammc.models.base import predictors_at
 from streammc.models.mixed.effect_terms import is_table_model

@@ -14,13 +14,13 @@ import numpy as np
 from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.mode.exact_fit import improper_scale
 from streammc.control_variates.mode.factor_scales import softened
-from streammc.control_variates.mode.newton import maximise
-from streammc.control_variates.subset import draw_subset, in_memory
+from streammc.control_variates.mode.newton import in_memory, maximise
 from streammc.errors import ModelError
-from streammc.likelihood.invalid_responses import invalid_responses
+from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.models.mixed.group_constants import MOST_NODES, PANELS
+from streammc.models.responses import invalid_responses
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 

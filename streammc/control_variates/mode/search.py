@@ -26,29 +26,21 @@ from streammc.control_variates.mode.modes import Mode, comparable, concave, find
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
     Point,
+    Spread,
     counted,
     damped_point,
     flat_message,
-    maximise,
-    posterior_point,
-)
-from streammc.control_variates.mode.prior_influence import largest_move
-from streammc.control_variates.subset import (
-    Spread,
-    draw_subset,
-    gather,
     in_memory,
     level_columns,
+    maximise,
+    posterior_point,
     surrogate,
 )
+from streammc.control_variates.mode.prior_influence import largest_move
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.data_views import fewer
-from streammc.likelihood.invalid_responses import (
-    invalid_responses,
-    needs_response,
-    trials_of_weight,
-)
+from streammc.likelihood.data_views import draw_subset, fewer, gather
 from streammc.likelihood.pass_cost import announce
+from streammc.models.responses import invalid_responses, needs_response, trials_of_weight
 from streammc.numerics.prior import FLAT, KIND, LOCATION, LOG_FLAT
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Phases, Rows, Vector

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.block_kernel import N_BINS
-from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.full_pass.block_pass import Histogram
 from streammc.control_variates.plan.pilot import Pilot, UnitMoments, add_by_group
 from streammc.control_variates.plan.unit_scores import (
     UNIFORM_SHARE,

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from streammc import rng
 from streammc.control_variates.coordinates import covering_draws
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import TILE, allocate_scratch, expanded
-from streammc.likelihood.data_views import fewer
+from streammc.likelihood.data_views import fewer, gather
 from streammc.likelihood.drawn_units import leave_out
 from streammc.likelihood.estimators import remainders
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector

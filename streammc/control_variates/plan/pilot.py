@@ -24,8 +24,7 @@ from streammc import rng
 from streammc.control_variates.coordinates import coordinates, covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.block_pass import RowSums
-from streammc.control_variates.subset import gather
-from streammc.likelihood.data_views import fewer
+from streammc.likelihood.data_views import fewer, gather
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 

@@ -49,8 +49,7 @@ from streammc.control_variates.plan.pilot import (
     pilot_shifts,
     remainders,
 )
-from streammc.control_variates.subset import gather
-from streammc.likelihood.data_views import fewer
+from streammc.likelihood.data_views import fewer, gather
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Index, Matrix, Model, Phases, Vector
 

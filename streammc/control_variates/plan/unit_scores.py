@@ -26,8 +26,7 @@ from streammc.control_variates.full_pass.block_kernel import (
     find_bins,
     score_rows,
 )
-from streammc.control_variates.full_pass.block_pass import RowSums
-from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.full_pass.block_pass import Histogram, RowSums
 from streammc.errors import RefusedError
 from streammc.likelihood.drawn_units import TABLE_BYTES
 from streammc.likelihood.pass_cost import takes_codes

@@ -14,7 +14,7 @@ from streammc.models.base import DISTANCE, PLACE, ColumnsModel, Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior, fixed_priors, normal
-from streammc.priors.per_coefficient import REST, choose
+from streammc.priors.families import REST, choose
 from streammc.protocols import Prior, Rows, Vector
 
 LABELS: Final = ("theta1", "theta2")

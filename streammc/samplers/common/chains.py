@@ -16,7 +16,7 @@ from streammc import rng as streams
 from streammc.likelihood.blocks import Block, allocate_rows
 from streammc.likelihood.drawn_units import Lookahead, UnitDesign, leave_out
 from streammc.likelihood.target import Base
-from streammc.numerics.compile_ahead import compile_ahead
+from streammc.numerics.dispatchers import compile_ahead
 from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Index, Matrix, Rows, RowSource, Trace, Vector
 

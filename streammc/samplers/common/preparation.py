@@ -15,9 +15,9 @@ from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, pla
 from streammc.errors import IdentityError, OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
 from streammc.likelihood.contiguous_rows import Held, held_bytes, hold
-from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.pass_cost import FORECAST
 from streammc.likelihood.target import Base
+from streammc.models.responses import response_check
 from streammc.protocols import Dataset, Model, Vector
 from streammc.samplers.common.sampler import RunRequest
 

@@ -24,9 +24,9 @@ from scipy.special import chdtri
 
 from streammc import rng as streams
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.subset import draw_subset
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
+from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated

@@ -50,7 +50,7 @@ from streammc.likelihood.target import (
     remainders_of,
     whiten_rows,
 )
-from streammc.numerics.compile_ahead import make_ready
+from streammc.numerics.dispatchers import make_ready
 from streammc.numerics.jit import (
     GENERATOR_TYPE,
     LINK_TYPE,

@@ -38,11 +38,10 @@ from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.mode.modes import ADVICE
 from streammc.control_variates.plan.pilot import remainders
 from streammc.control_variates.plan.tails import FAR, ends_of, unit
-from streammc.control_variates.subset import draw_subset
-from streammc.diagnostics.pareto_tail import smoothed_rows
-from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k
+from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k, smoothed_rows
 from streammc.errors import RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.likelihood.remainder_pass import remainder_sums
 from streammc.likelihood.target import Base

@@ -55,8 +55,7 @@ from streammc.samplers.metropolis.acceptance import (
 )
 from streammc.samplers.metropolis.clt import skewness, unless_dominated, variance_of_mean
 from streammc.samplers.metropolis.options import MetropolisOptions
-from streammc.trace.finite import finite_or_none
-from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_directory import RunDirectory, finite_or_none
 
 if TYPE_CHECKING:
     from streammc.samplers.common.sampler import Setup

@@ -21,10 +21,10 @@ from streammc.diagnostics.text import number, percent
 from streammc.errors import ConfigError
 from streammc.likelihood.blocks import Block, allocate_block, block_bytes, load_block
 from streammc.likelihood.drawn_units import leave_out
-from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.target import Base
 from streammc.likelihood.temperature import IMPLIED, Schedule, schedule_of
 from streammc.likelihood.unit_words import UNIFORM, unit_of_model
+from streammc.models.responses import response_check
 from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chains import DISPERSED
@@ -49,8 +49,7 @@ from streammc.samplers.common.statistics import METROPOLIS_STATISTICS, recorded
 from streammc.samplers.metropolis.acceptance import Prepared
 from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis.loop import Moves
-from streammc.trace.finite import finite_or_none
-from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_directory import RunDirectory, finite_or_none
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem

@@ -14,7 +14,7 @@ from object_store import Bucket
 
 import streammc as library
 from streammc.cli.jobs.job_file import alone, files_of
-from streammc.control_variates.subset import gather
+from streammc.likelihood.data_views import gather
 from streammc.stores.sources.input_files import InputFile
 
 FORMULA = '"late ~ distance + day + C(origin)"'

@@ -15,8 +15,12 @@ from streammc.control_variates.full_pass.block_kernel import (
     find_bins,
     tile_rows,
 )
-from streammc.control_variates.full_pass.block_pass import ExpansionPass, RowSums, expansion_of
-from streammc.control_variates.full_pass.scores import HighScores
+from streammc.control_variates.full_pass.block_pass import (
+    ExpansionPass,
+    HighScores,
+    RowSums,
+    expansion_of,
+)
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 
 

@@ -13,9 +13,9 @@ from streammc.control_variates.full_pass.block_pass import (
     expansion_of,
     wide_expansion,
 )
+from streammc.control_variates.mode.newton import in_memory, level_columns
 from streammc.control_variates.plan.unit_scores import UnitScoreTask
-from streammc.control_variates.subset import draw_subset, in_memory, level_columns
-from streammc.likelihood.data_views import tempered
+from streammc.likelihood.data_views import draw_subset, tempered
 from streammc.likelihood.pass_cost import takes_codes
 from streammc.numerics.coded_matrix import CodedMatrix, coded_columns
 

@@ -5,7 +5,7 @@ import pytest
 
 import streammc
 from streammc.errors import ModelError
-from streammc.likelihood.invalid_responses import row_name
+from streammc.models.responses import row_name
 
 ROWS = 500
 WRONG = 321

@@ -7,7 +7,8 @@ import pandas
 import pytest
 
 from streammc import from_table
-from streammc.control_variates import compute, subset
+from streammc.control_variates import compute
+from streammc.likelihood import data_views
 from streammc.models import gaussian, logistic, student_t
 from streammc.priors import half_normal, half_student_t, normal
 from streammc.stores import from_arrays
@@ -90,7 +91,7 @@ def test_more_columns_than_rows_give_no_conflict_warning():
 
 def test_rows_in_memory_are_compared_with_themselves(monkeypatch):
     # 200 of 20,000 rows stand for all: their mode is 10 posterior sd from that of all.
-    monkeypatch.setattr(subset, "SUBSET_ROWS", 200)
+    monkeypatch.setattr(data_views, "SUBSET_ROWS", 200)
     X, y = regression(n=20_000)
     prior = {"*": normal(scale=10.0), "beta[x2]": normal(location=3.0, scale=0.008), **SIGMA}
     assert [] == conflicts(X, y, gaussian(prior))

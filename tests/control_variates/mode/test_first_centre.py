@@ -4,17 +4,20 @@ import numpy as np
 import pytest
 from passes import table
 
-from streammc.control_variates import compute, subset
+from streammc.control_variates import compute
+from streammc.control_variates.mode import newton
+from streammc.control_variates.mode.newton import Spread, in_memory
 from streammc.control_variates.mode.search import first_centre
-from streammc.control_variates.subset import Spread, gather, in_memory
+from streammc.likelihood import data_views
+from streammc.likelihood.data_views import gather
 
 
 @pytest.fixture
 def small(monkeypatch):
     """A table that counts as large, spread over 40 runs of 16 rows."""
-    monkeypatch.setattr(subset, "RUN_ROWS", 16)
-    monkeypatch.setattr(subset, "SPREAD_ROWS", 640)
-    monkeypatch.setattr(subset, "SUBSET_ROWS", 100)
+    monkeypatch.setattr(newton, "RUN_ROWS", 16)
+    monkeypatch.setattr(newton, "SPREAD_ROWS", 640)
+    monkeypatch.setattr(data_views, "SUBSET_ROWS", 100)
     return table("logistic", n=20_000, q=4)
 
 
@@ -40,7 +43,7 @@ def test_small_table_has_no_first_centre():
 def test_the_first_centre_is_nearer_to_the_mode_than_that_of_the_subset(small, monkeypatch):
     full = compute(small.store, small.model)
     prior = small.model.prior_table(full.labels)
-    rows = subset.draw_subset(small.store, 2**27)
+    rows = data_views.draw_subset(small.store, 2**27)
     assert len(rows.y) == 100
 
     def distance():
@@ -53,7 +56,7 @@ def test_the_first_centre_is_nearer_to_the_mode_than_that_of_the_subset(small, m
 
     near, read = distance()
     assert read == 640 * round(read / 640) > 0
-    monkeypatch.setattr(subset, "SPREAD_ROWS", 0)
+    monkeypatch.setattr(newton, "SPREAD_ROWS", 0)
     far, nothing = distance()
     assert nothing == 0
     # About sqrt(4 (n / rows)) posterior sd: 11 and 28.

@@ -13,8 +13,8 @@ from streammc.control_variates.mode.modes import (
     laplace_evidence,
     log_posteriors,
 )
-from streammc.control_variates.mode.newton import maximise
-from streammc.control_variates.subset import draw_subset, in_memory
+from streammc.control_variates.mode.newton import in_memory, maximise
+from streammc.likelihood.data_views import draw_subset
 from streammc.models import (
     gaussian,
     gaussian_mixture,

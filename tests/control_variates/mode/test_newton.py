@@ -9,11 +9,12 @@ from streammc import from_arrays, models
 from streammc.control_variates import compute
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
+    in_memory,
     maximise,
     posterior_factor,
 )
-from streammc.control_variates.subset import gather, in_memory
 from streammc.errors import ModelError
+from streammc.likelihood.data_views import gather
 from streammc.priors import flat, laplace, normal, student_t, uniform
 
 

@@ -8,8 +8,8 @@ import pytest
 import streammc
 from streammc.control_variates.full_pass.block_pass import RowSums
 from streammc.control_variates.mode import search
+from streammc.control_variates.mode.newton import Spread, surrogate
 from streammc.control_variates.plan import pilot
-from streammc.control_variates.subset import Spread, surrogate
 from streammc.likelihood.data_views import by_group
 from streammc.models import logistic
 from streammc.priors import normal
@@ -54,7 +54,7 @@ def test_scoring_draws_are_chosen_by_the_rows_of_groups(monkeypatch, most, draws
 
 
 def test_a_surrogate_evaluates_the_largest_groups_of_highest_score(monkeypatch, evaluated):
-    monkeypatch.setattr("streammc.control_variates.subset.EXACT_ROWS", 1400)
+    monkeypatch.setattr("streammc.control_variates.mode.newton.EXACT_ROWS", 1400)
     data, model = by_group(grouped(200, 20), logistic(prior=normal(scale=5.0)))
 
     class Sums:
@@ -80,8 +80,8 @@ def test_pilot_groups_are_drawn_one_by_one(monkeypatch):
 
 
 def test_groups_spread_over_a_large_table_are_counted_by_their_rows(monkeypatch, evaluated):
-    monkeypatch.setattr("streammc.control_variates.subset.SPREAD_ROWS", 2000)
-    monkeypatch.setattr("streammc.control_variates.subset.RUN_ROWS", 100)
+    monkeypatch.setattr("streammc.control_variates.mode.newton.SPREAD_ROWS", 2000)
+    monkeypatch.setattr("streammc.control_variates.mode.newton.RUN_ROWS", 100)
     data, model = by_group(grouped(2500, 10), logistic(prior=normal(scale=5.0)))
     spread = Spread(data, model)
     value = spread(np.zeros(3))[0]

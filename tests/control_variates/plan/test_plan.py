@@ -14,8 +14,8 @@ from streammc.control_variates.plan import pilot as pilot_module
 from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import N_DRAWS, evaluate, remainders
 from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan
-from streammc.control_variates.subset import gather
 from streammc.errors import ConfigError, StoreError
+from streammc.likelihood.data_views import gather
 from streammc.models import gaussian_mean, logistic
 from streammc.priors import normal
 from streammc.stores import from_arrays

@@ -20,7 +20,7 @@ from streammc.control_variates.plan.tails import (
     profile,
     region,
 )
-from streammc.control_variates.subset import gather
+from streammc.likelihood.data_views import gather
 from streammc.models import negative_binomial
 from streammc.priors import half_student_t, normal
 from streammc.stores import from_arrays

@@ -19,8 +19,8 @@ from streammc.control_variates.plan.unit_scores import (
     UnitScoreTask,
     relative_probabilities,
 )
-from streammc.control_variates.subset import gather
 from streammc.errors import RefusedError
+from streammc.likelihood.data_views import gather
 
 
 class Case:

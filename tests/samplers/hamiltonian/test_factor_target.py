@@ -10,8 +10,8 @@ import pytest
 from problems import batch_z
 
 from streammc import from_arrays
-from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import expanded
+from streammc.likelihood.data_views import gather
 from streammc.likelihood.drawn_units import UnitDesign
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic

@@ -13,9 +13,8 @@ from problems import batch_z
 
 from streammc import from_arrays
 from streammc.control_variates.coordinates import coordinates
-from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import expanded
-from streammc.likelihood.data_views import by_group
+from streammc.likelihood.data_views import by_group, gather
 from streammc.likelihood.drawn_units import UnitDesign
 from streammc.likelihood.target import Base
 from streammc.models import logistic

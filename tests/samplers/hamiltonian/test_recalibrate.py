@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from streammc.control_variates import compute, subset
+from streammc.control_variates import compute
 from streammc.errors import ConfigError, IdentityError
+from streammc.likelihood import data_views
 from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
@@ -30,7 +31,7 @@ def store():
 @pytest.fixture(autouse=True)
 def small_subset(monkeypatch):
     """The mode of 1000 of 40,000 rows is several posterior sd off."""
-    monkeypatch.setattr(subset, "SUBSET_ROWS", 1000)
+    monkeypatch.setattr(data_views, "SUBSET_ROWS", 1000)
 
 
 def sample(store, path, sampler, **options):
@@ -46,7 +47,7 @@ def digest(path):
 def reference(store, tmp_path_factory):
     path = tmp_path_factory.mktemp("recalibrated") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subset, "SUBSET_ROWS", 1000)
+        patch.setattr(data_views, "SUBSET_ROWS", 1000)
         return path, sample(store, path, hmc_ecs(recalibrate=40), audit=True)
 
 

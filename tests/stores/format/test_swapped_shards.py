@@ -10,8 +10,8 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from streammc.control_variates.subset import gather
 from streammc.errors import StoreError
+from streammc.likelihood.data_views import gather
 from streammc.stores import open_store
 from streammc.stores.cloud.staging import pull
 from streammc.stores.format.shards import encode_shard, read_tail, tail_bytes

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from streammc.control_variates.subset import gather
+from streammc.likelihood.data_views import gather
 from streammc.stores.formula import parser
 from streammc.stores.formula.parser import read_terms
 from streammc.stores.ingest.ingestion import from_table
