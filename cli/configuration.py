@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final
 import click
 
 from streammc.errors import IdentityError, MissingError
-from streammc.unfinished import unfinished
+from streammc.unfinished import replace_file
 
 _LIMIT: Final = 1 << 20
 
@@ -157,15 +156,4 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
             return
     except (OSError, UnicodeDecodeError):
         pass
-    temporary = unfinished(path)
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # of a full disk it has no name
-            error.filename = str(path)
-        raise
+    replace_file(path, text.encode())

@@ -18,7 +18,7 @@ from streammc.diagnostics.text import number as number
 from streammc.errors import one_line
 from streammc.first_use import EVERY
 from streammc.trace.addresses import named
-from streammc.unfinished import unfinished
+from streammc.unfinished import replace_file
 
 _SILENT: Final = 2.0
 """Seconds of silence before the line appears."""
@@ -173,24 +173,15 @@ class HeartbeatFile:
             self._written = time.monotonic()
             document = {"time": utc_now(), "state": state, "progressed": self._progressed}
             try:
-                _replace(self._path, {**document, **self._facts})
+                # Nothing is flushed to the disk: only a living process counts.
+                text = json.dumps({**document, **self._facts}) + "\n"
+                replace_file(self._path, text.encode(), sync=False)
             except OSError as error:
                 self._failed = True
                 self._warn(
                     f"expected to write the heartbeat {str(self._path)!r}, found "
                     f"{error.strerror}: give a path in a writable folder; the work goes on"
                 )
-
-
-def _replace(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace a JSON file at once; nothing is flushed to the disk: only a living process counts."""
-    temporary = unfinished(path)
-    try:
-        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def prepare_streams() -> None:

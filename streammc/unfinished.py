@@ -148,9 +148,24 @@ def is_running(pid: int) -> bool:
     return not fields or fields[0] != "Z"
 
 
-def unfinished(path: Path) -> Path:
-    """Return the temporary name, beside ``path``, of a file that is renamed when complete."""
-    return path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file in one piece, in place of an old one.
+
+    ``sync`` makes it durable. An OSError names ``path``, also that of a full disk, which has none.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}{SUFFIX}")
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException as error:
+        partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from streammc.runs.run_summary import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF
 from streammc.samplers.common.sampler import LEVELS, TARGETS, Check
 from streammc.shown import value_text
 from streammc.trace import facts
-from streammc.unfinished import refuse_reserved_name, unfinished
+from streammc.unfinished import refuse_reserved_name, replace_file
 from streammc.verdict import verdict
 
 if TYPE_CHECKING:
@@ -715,15 +715,6 @@ def write_page(text: str, output: str | os.PathLike[str]) -> int:
     from streammc.trace.disk import reporting
 
     path, data = Path(output), text.encode()
-    partial = unfinished(path)
     with reporting("write", path):
-        try:
-            with open(partial, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        replace_file(path, data)
     return len(data)
