@@ -176,8 +176,7 @@ def _carry_out(ctx: click.Context, request: RunRequest, check: dict[str, float] 
 
 def _dry_run(ctx: click.Context, request: RunRequest) -> int:
     """Print what the run would take."""
-    from streammc.cli.execute import check_request
-    from streammc.cli.forecast import forecast
+    from streammc.cli.execute import check_request, forecast
     from streammc.cli.report import priors_lines
     from streammc.runs.job import run_state
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import snapshot, streammc
 
-from streammc.cli import forecast as dry_run
+from streammc.cli import execute as dry_run
 from streammc.likelihood import blocks as held_rows
 from streammc.likelihood import pass_cost
 from streammc.stores.store import Store
