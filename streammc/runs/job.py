@@ -38,8 +38,7 @@ from streammc.samplers.common.chains import Chains, SharedProblem, StoppedError
 from streammc.samplers.common.sampler import RunRequest, Sampler, Setup
 from streammc.trace import places
 from streammc.trace.addresses import named_errors
-from streammc.trace.memory_run import MemoryRun, fits_in_memory
-from streammc.trace.run_directory import RunDirectory, check_identity
+from streammc.trace.run_directory import MemoryRun, RunDirectory, check_identity, fits_in_memory
 from streammc.trace.run_state import Layout
 from streammc.unfinished import (
     is_temporary,

@@ -16,9 +16,8 @@ from zarr.storage import LocalStore
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.trace.addresses import named
-from streammc.trace.memory_run import MemoryRun
 from streammc.trace.row_arrays import ROWS, RowKind, check_chunks, read_meta
-from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_directory import MemoryRun, RunDirectory
 from streammc.trace.run_state import own_entries
 from streammc.verdict import verdict
 

@@ -10,8 +10,7 @@ import pytest
 from streammc import unfinished
 from streammc.errors import MissingError, ModelError, StreammcError
 from streammc.trace.datatree import open_run, tree_in_memory
-from streammc.trace.memory_run import MemoryRun, fits_in_memory
-from streammc.trace.run_directory import RunDirectory
+from streammc.trace.run_directory import MemoryRun, RunDirectory, fits_in_memory
 from streammc.trace.run_state import make_layout
 from streammc.unfinished import temporary_folder
 
