@@ -16,7 +16,7 @@ from shown_output import printed, shell_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-QUICK = {"STREAMMC_WARMUP": "200", "STREAMMC_DRAWS": "300", "STREAMMC_CHAINS": "2"}
+QUICK = {"STREAMMC_WARMUP": "200", "STREAMMC_CHAINS": "2"}
 ELSEWHERE = re.compile(r"/new/place/|run-hmc run-ecs|--sampler sghmc")
 """Commands on places and runs that the page does not make, or of ten thousands of draws."""
 
