@@ -72,6 +72,7 @@ def test_a_log_gets_a_line_every_half_minute(monkeypatch: pytest.MonkeyPatch) ->
     assert [line.split()[-2] for line in lines] == ["1", "31", "61"]
 
 
+@pytest.mark.slow
 def test_a_new_cache_is_told_of_once(tmp_path: Path) -> None:
     """A process of its own imports compiled functions, twice."""
     environment = {**os.environ, "STREAMMC_CACHE_DIR": str(tmp_path)}

@@ -144,7 +144,7 @@ def test_secrets_appear_in_no_output_of_failing_commands(
 ) -> None:
     far = f"{bucket.address}/t.zarr"
     succeeded(streammc("ingest", table, far, "--response", "late", "--quiet"))
-    monkeypatch.setenv("STREAMMC_CLOUD_SECONDS", "0.2")
+    monkeypatch.setenv("STREAMMC_CLOUD_SECONDS", "0.05")
     now: list[str | None] = [None]
     host = bucket.endpoint.removeprefix("http://")
     count = 0

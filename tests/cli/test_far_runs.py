@@ -186,7 +186,7 @@ def test_secrets_appear_in_no_output_and_in_no_object_of_a_run_at_an_address(
     far: str, bucket: Bucket, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done("sample", store, "-o", far, *SAMPLE, "--quiet")
-    monkeypatch.setenv("STREAMMC_CLOUD_SECONDS", "0.2")
+    monkeypatch.setenv("STREAMMC_CLOUD_SECONDS", "0.05")
     now: list[str | None] = [None]
     commands = (
         ("sample", store, "-o", f"{far}-new", *SAMPLE),

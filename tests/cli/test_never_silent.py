@@ -75,10 +75,9 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("require_pace")
-@pytest.mark.parametrize(
-    "cache", ["as it is", pytest.param("empty", marks=pytest.mark.slow)], ids=lambda cache: cache
-)
+@pytest.mark.parametrize("cache", ["as it is", "empty"])
 def test_every_command_shows_progress_within_seconds(tmp_path: Path, cache: str) -> None:
     environment = {"STREAMMC_CACHE_DIR": str(tmp_path / "cache")} if cache == "empty" else {}
     for words in commands(tmp_path):

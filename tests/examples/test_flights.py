@@ -16,6 +16,8 @@ from command_line import PROGRAM, program, snapshot
 
 from streammc.trace.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
+
 KILLS = 8
 
 
@@ -70,7 +72,7 @@ def test_the_job_goes_from_parquet_to_a_posterior(whole: Path) -> None:
 def test_run_again_it_changes_nothing_in_under_two_seconds(whole: Path) -> None:
     before = snapshot(whole)
     used = []
-    for _ in range(3):
+    while len(used) < 3 and min(used, default=2.0) >= 2.0:
         start = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = program("run", "job.toml", "--json", cwd=whole)
         end = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -93,7 +95,6 @@ def test_killed_it_ends_at_the_same_draw_with_the_same_draws(
     assert results(whole) == results(folder)
 
 
-@pytest.mark.slow
 def test_killed_at_eight_instants_it_ends_with_the_same_draws(new_job, whole: Path) -> None:
     first = new_job()
     begun = time.monotonic()
@@ -113,7 +114,6 @@ def test_killed_at_eight_instants_it_ends_with_the_same_draws(new_job, whole: Pa
     assert {"nothing", "flights.zarr"} < {place for killed, place in landed if killed}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_ends_it_in_time_and_the_same_command_goes_on(
     new_job, whole: Path, signum: signal.Signals

@@ -58,6 +58,7 @@ def test_the_codes_of_the_examples_are_those_of_the_errors() -> None:
     assert not RETRIED & REFUSED
 
 
+@pytest.mark.slow
 def test_cron_runs_the_command_of_its_line(job: Path) -> None:
     lines = (JOBS / "crontab").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines if re.match(r"[A-Z]+=", line))
@@ -88,6 +89,7 @@ def test_systemd_restarts_what_may_be_retried_and_nothing_else() -> None:
     assert "true" == unit_settings("streammc-flights.timer")["Persistent"]
 
 
+@pytest.mark.slow
 def test_systemd_runs_the_command_of_its_unit(job: Path) -> None:
     words = unit_settings("streammc-flights.service")["ExecStart"].split()
     assert words[0].endswith("/streammc")
@@ -136,6 +138,7 @@ def test_slurm_asks_for_a_minute_and_a_signal_to_the_shell() -> None:
     assert 0 == subprocess.run(["sh", "-n", str(JOBS / "slurm.sh")], check=False).returncode
 
 
+@pytest.mark.slow
 def test_slurm_ends_with_the_code_of_the_job(
     job: Path, slurm: dict[str, str], tmp_path: Path
 ) -> None:
@@ -194,6 +197,7 @@ def test_kubernetes_retries_what_may_be_retried_and_nothing_else() -> None:
     }
 
 
+@pytest.mark.slow
 def test_kubernetes_runs_its_container_and_its_probe(job: Path) -> None:
     pod = document("kubernetes-job.yaml")["spec"]["template"]["spec"]
     container = pod["containers"][0]
@@ -206,6 +210,7 @@ def test_kubernetes_runs_its_container_and_its_probe(job: Path) -> None:
     assert 0 != subprocess.run(probe, check=False).returncode
 
 
+@pytest.mark.slow
 def test_argo_checks_runs_and_retries(job: Path) -> None:
     workflow = document("argo-workflow.yaml")["spec"]["workflowSpec"]
     templates = {each["name"]: each for each in workflow["templates"]}

@@ -344,9 +344,12 @@ def test_private_classes_fit_this_numba() -> None:
 @pytest.mark.parametrize(
     "lost",
     [
-        "import numba, numba.core.codegen; del numba.core.codegen.JITCodeLibrary",
+        pytest.param(
+            "import numba, numba.core.codegen; del numba.core.codegen.JITCodeLibrary",
+            marks=pytest.mark.slow,
+        ),
         "from numba.core.codegen import CPUCodeLibrary; del CPUCodeLibrary.serialize_using_bitcode",
-        "import numba; numba.__version__ = '0.99.0'",
+        pytest.param("import numba; numba.__version__ = '0.99.0'", marks=pytest.mark.slow),
     ],
     ids=["class", "method", "release"],
 )

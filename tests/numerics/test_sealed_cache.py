@@ -58,6 +58,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
 
 
 @pytest.mark.trust(57)
+@pytest.mark.slow
 def test_a_damaged_file_of_the_cache_is_compiled_again(
     kept: tuple[Path, Path, str], record_property: Record
 ) -> None:

@@ -13,7 +13,7 @@ from streammc.control_variates.plan import unit_scores
 from streammc.likelihood.data_views import by_group
 
 MODEL = streammc.models.logistic(prior=streammc.priors.normal(scale=1.0))
-FEW, ROWS = "late ~ x + C(tail) + z", 20_000
+FEW, ROWS = "late ~ x + C(tail) + z", 8_000
 SHORT = {"draws": 60, "warmup": 60, "seed": 3}
 
 

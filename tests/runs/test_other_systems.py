@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TAKEN = """
 import builtins, fcntl, mmap, os, sys
 taken = {
@@ -51,6 +53,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_job_needs_nothing_that_only_linux_has(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(TAKEN + JOB)
     command = [sys.executable, "-W", "ignore", "job.py"]

@@ -22,6 +22,7 @@ def crash(folder, *arguments):
 
 
 @pytest.mark.trust(18)
+@pytest.mark.slow
 def test_a_kill_at_any_system_call_leaves_a_whole_generation(tmp_path, record_property):
     # All of them (1, 1) take minutes.
     killed = crash(tmp_path, rounds(5, 1), rounds(17, 1))

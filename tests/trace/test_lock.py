@@ -73,6 +73,7 @@ def test_a_second_thread_is_turned_away(job, tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_of_many_processes_one_samples_and_the_others_are_turned_away(job, tmp_path):
     started = [
         subprocess.Popen(

@@ -95,6 +95,7 @@ def listen() -> None:
 
 
 @pytest.mark.trust(54)
+@pytest.mark.slow
 def test_workers_read_a_store_at_an_address_with_credentials_of_their_own(
     bucket: Bucket, tmp_path: Path
 ) -> None:

@@ -69,7 +69,7 @@ def largest_z(name: str, power: float, sweeps: int) -> float:
 
 
 @pytest.mark.trust(3)
-@pytest.mark.parametrize("name", quick(BUILDERS, "logistic", "gaussian"))
+@pytest.mark.parametrize("name", quick(BUILDERS, "logistic"))
 def test_theta_keeps_its_prior_while_rows_and_theta_are_drawn_in_turn(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -78,6 +78,7 @@ def main(folder: Path, commits: list[int]) -> None:
         print(json.dumps(line), flush=True)
 
 
+@pytest.mark.slow
 def test_killed_in_warmup_and_in_the_draws_it_ends_with_the_same_draws_and_rings(tmp_path):
     program = [sys.executable, __file__, str(tmp_path), "2", "9", "12"]
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}

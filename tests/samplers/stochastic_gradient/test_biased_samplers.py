@@ -53,9 +53,9 @@ def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path
     assert RunDirectory.open(tmp_path / "whole").draws_matrix().tobytes() == found.tobytes()
 
 
-def mean_job(sampler, path, **options):
+def mean_job(sampler, path, rows=4000, **options):
     rng = np.random.default_rng(8)
-    data = from_arrays(rng.normal(size=(4000, 2)), np.zeros(4000))
+    data = from_arrays(rng.normal(size=(rows, 2)), np.zeros(rows))
     settings = {"draws": 15_000, "warmup": 500, "chains": 2, "seed": 3, **options}
     return run_job(
         RunRequest(data, gaussian_mean(dim=2, prior=normal()), sampler, path=path, **settings)
@@ -63,9 +63,10 @@ def mean_job(sampler, path, **options):
 
 
 def test_a_job_has_the_spread_of_the_closed_form_and_says_that_it_is_biased(tmp_path):
-    report = mean_job(sgld(control_variate=0, subsample_size=2000, step_size=0.4), tmp_path / "r")
+    sampler = sgld(control_variate=0, subsample_size=500, step_size=0.4)
+    report = mean_job(sampler, tmp_path / "r", rows=1000)
     sampling = report.summary["sampling"]
-    noise = 4000 / 2000  # n / m, since the rows have the variance of the model
+    noise = 1000 / 500  # n / m, since the rows have the variance of the model
     expected = (1 + 0.4 * noise / 4) / (1 - 0.4 / 4)
     assert "biased" == sampling["target"]
     assert "biased" in sampling["reason"]
@@ -77,7 +78,7 @@ def test_a_job_has_the_spread_of_the_closed_form_and_says_that_it_is_biased(tmp_
     assert all(abs(ratio - expected) < 0.05 for ratio in ratios.values())
     assert any("sgld is biased" in line for line in report.warnings)
     assert not any("log_lik_variance" in line for line in report.warnings)
-    draws = open_run(report.path)["posterior"]["mu"].values.reshape(-1, 2) * np.sqrt(4000)
+    draws = open_run(report.path)["posterior"]["mu"].values.reshape(-1, 2) * np.sqrt(1000)
     squares = np.square(draws - draws.mean(axis=0)).mean(axis=1)
     assert abs(batch_z(squares, expected)) < 4.5
     assert abs(batch_z(squares, 1.0)) > 9.0
