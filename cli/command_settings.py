@@ -117,7 +117,7 @@ class FitSettings(
         help="Directory or address of the run.", kind="run", short=["-o"], recorded=False
     )
     store: str | None = setting(
-        None, "Keep the rows in a store, for tables larger than memory.", kind="store"
+        None, "Keep the rows in a store, for predictions and further runs.", kind="store"
     )
 
 

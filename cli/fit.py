@@ -22,7 +22,8 @@ def fit(ctx: click.Context, settings: FitSettings) -> int:
 
     A table is a file, a folder with folders name=value, a pattern in quotes ('t/*.parquet'), or
     an address of one of these (s3://bucket/t). As ingest and sample after each other; without
-    --store the rows stay in memory.
+    --store the rows stay in memory; where they do not fit, the table is read again whenever they
+    are needed, and sampled with smh.
 
     The same command again resumes an interrupted run and does not change a finished one.
     """
@@ -37,7 +38,7 @@ def opened(output: Output, settings: FitSettings) -> Any:
     """Return the rows of the tables: those of the store, which is made if need be, or in memory."""
     from streammc.cli.ingest import made_store
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
-    from streammc.stores.ingest.ingestion import make_data_set
+    from streammc.stores.ingest.ingestion import rows_of
     from streammc.stores.store import open_store
 
     options = values_of(settings, TableOptions)
@@ -48,7 +49,7 @@ def opened(output: Output, settings: FitSettings) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         made = as_in(IngestOptions(**options), None)
-        data = make_data_set(list(settings.table), made, None, overwrite=False)
+        data = rows_of(list(settings.table), made, None, overwrite=False)
     for each in caught:
         output.warn(str(each.message))
     return data

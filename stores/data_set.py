@@ -24,6 +24,7 @@ class RowTable:
     unit_name: str = ROW
     unit_offset: Index | None = None
     temperature: float = 1.0
+    sequential: bool = False
 
     @property
     def table(self) -> Self:

@@ -38,8 +38,9 @@ class FitCall(RunArguments, ColumnOptions):
         A prior of all coefficients, or a mapping from parameters to priors, for a family given by
         name. ``None``: priors that scale with the data.
     store
-        Path of a store to keep the rows in, for tables that do not fit in memory and for further
-        runs. ``None``: the rows stay in memory.
+        Path of a store to keep the rows in, for further runs and for samplers that need rows at
+        random. ``None``: the rows stay in memory; those that need more than half of it are read
+        from the table whenever they are needed, in order, and sampled with ``smh``.
     sampler
         Name or one of ``streammc.samplers``. ``None`` chooses, see ``streammc.sample``.
     """
@@ -70,8 +71,8 @@ def fit(call: FitCall) -> xarray.DataTree:
         If an argument is of another kind, or out of range, or the family does not exist.
     DataError
         If the table cannot be read, or a value is missing or not a number.
-    OutOfMemoryError
-        If the rows do not fit in memory and there is no ``store``.
+    RefusedError
+        If the rows do not fit in memory, there is no ``store``, and ``smh`` cannot sample them.
     IdentityError
         If ``store`` exists, and is not to be overwritten; or ``path`` holds another run.
 
@@ -93,7 +94,7 @@ def fit(call: FitCall) -> xarray.DataTree:
     """
     from streammc.runs.interactive import sample
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
-    from streammc.stores.ingest.ingestion import make_data_set
+    from streammc.stores.ingest.ingestion import rows_of
 
     if isinstance(call.table, RowTable):
         raise ConfigError(
@@ -112,6 +113,6 @@ def fit(call: FitCall) -> xarray.DataTree:
     table = values_of(call, ColumnOptions)
     del table["seed"]  # that of the run, and not of the shuffle
     options = as_in(IngestOptions(**table, formula=call.formula), None)
-    store = make_data_set(call.table, options, call.store, overwrite=call.overwrite, depth=5)
+    store = rows_of(call.table, options, call.store, overwrite=call.overwrite, depth=5)
     run = values_of(call, RunArguments)
     return sample(store, model, sampler=sampler, **run)

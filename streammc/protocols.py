@@ -159,6 +159,8 @@ class Dataset(Protocol):
     """(n_rows + 1,) first row of the table of each group; ``None`` where units are rows."""
     temperature: float
     """T: every row counts 1 / T times."""
+    sequential: bool
+    """Whether rows are only read in their order: a row out of it costs a read of all."""
 
     @property
     def table(self) -> Dataset:
@@ -281,6 +283,10 @@ class Model(Protocol):
         delta (d,), out (d,))`` returns the exact log-likelihood of all rows at
         ``theta_star + delta`` and writes its gradient.
         """
+
+    @property
+    def third_derivative(self) -> Any:
+        """Return the compiled bound of ``models.third_derivative``; ``None``: none is known."""
 
     @property
     def joint(self) -> Any:

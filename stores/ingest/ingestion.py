@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, OutOfMemoryError
+from streammc.errors import ConfigError
 from streammc.likelihood.blocks import memory_limit
 from streammc.settings import OverwriteOption, called_with, values_of
 from streammc.stores.cloud.address import Root, store_root
@@ -27,13 +28,14 @@ from streammc.stores.ingest.coded_factors import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.row_labels import table_of
+from streammc.stores.ingest.streamed_table import StreamedTable
 from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
 from streammc.stores.memory import MemoryStore
 from streammc.stores.sources.input_files import complete_records, input_records
 from streammc.stores.sources.tables import open_table, table_parts
 from streammc.stores.store import Store, open_store
 from streammc.trace.addresses import is_address
-from streammc.unfinished import marked_folder
+from streammc.unfinished import new_folder, remove
 
 Announce = Callable[[int, int, Sequence[str]], None]
 """``announce(rows, bytes of a row, warnings)``, before the rows are written."""
@@ -270,26 +272,47 @@ def make_data_set(
 
     Warnings name the line ``depth`` calls above: that of the user.
     """
+    made = rows_of(table, options, path, overwrite=overwrite, depth=depth + 1, keep=True)
+    assert not isinstance(made, StreamedTable)
+    return made
+
+
+def rows_of(
+    table: Any,
+    options: IngestOptions,
+    path: str | os.PathLike[str] | None,
+    *,
+    overwrite: bool,
+    depth: int = 4,
+    keep: bool = False,
+) -> Store | MemoryStore | StreamedTable:
+    """Return the rows of a table in a new store, or without ``path`` in memory if they fit.
+
+    Rows that need more than half of the available memory are read from the table whenever they are
+    needed, unless ``keep`` is true. Warnings name the line ``depth`` calls above.
+    """
     if path is not None:
         report = make_store(table, path, options, overwrite=overwrite)
         _warn(report["warnings"], depth)
         return open_store(path)
-    with marked_folder("streammc-") as folder:
+    folder = new_folder("streammc-")
+    streamed = False
+    try:
         prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
-        _warn(prepared.size_warnings(in_memory=True), depth)
-        _require_memory(*prepared.size)
-        store = _in_memory(prepared, options.chunk_rows)
+        rows, row_bytes = prepared.size
+        streamed = not keep and rows * row_bytes > memory_limit()
+        store: MemoryStore | StreamedTable
+        if streamed:
+            store = StreamedTable(prepared, folder)
+        else:
+            _warn(prepared.size_warnings(in_memory=True), depth)
+            store = _in_memory(prepared, options.chunk_rows)
+    finally:
+        if not streamed:
+            with suppress(OSError):
+                remove(folder)
     _warn(prepared.warnings, depth)
     return store
-
-
-def _require_memory(rows: int, row_bytes: int) -> None:
-    """Raise OutOfMemoryError if rows need more than half of the memory that is available."""
-    if rows * row_bytes > memory_limit():
-        raise OutOfMemoryError(
-            f"expected rows that fit into half of the available memory, found {rows:,} of "
-            f"{row_bytes:,} bytes: make a store of them, --store NAME.zarr, in Python store="
-        )
 
 
 def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:

@@ -135,20 +135,34 @@ class Prepared:
         beyond = beyond_dtype(self.scan, options.dtype, mean, scale)
         if beyond is not None:
             raise self._too_large(beyond, levels.dense.tolist())
-        self.encoding = Encoding(
-            block_columns,
-            options.dtype,
-            self.scan.y_dtype,
-            mean[levels.dense],
-            scale[levels.dense],
-            self._id_dtype,
-            None if self._labels is None else self._labels.dtype,
-            GROUP if self.groups is not None else ROW_GROUP,
-            len(factors),
+        self._set_encoding(
+            Encoding(
+                block_columns,
+                options.dtype,
+                self.scan.y_dtype,
+                mean[levels.dense],
+                scale[levels.dense],
+                self._id_dtype,
+                None if self._labels is None else self._labels.dtype,
+                GROUP if self.groups is not None else ROW_GROUP,
+                len(factors),
+            ),
+            factors,
         )
+
+    def _set_encoding(self, encoding: Encoding, factors: Sequence[CodedFactor]) -> None:
+        """Take an encoding of the rows, and the expansion of its records."""
+        options, self.encoding, self._factors = self._options, encoding, factors
         self.expansion = Expansion(
-            self.encoding.dtype, options.intercept, options.dtype, factors, self.codes, mean, scale
-        )
+            encoding.dtype, options.intercept, options.dtype, factors, self.codes, self._mean,
+            self._scale,
+        )  # fmt: skip
+
+    def keep_order(self) -> None:
+        """Leave the rows in the order of the table, whatever the options say."""
+        self._options = replace(self._options, shuffle=False)
+        encoding = replace(self.encoding, id_dtype=self._id_dtype)
+        self._set_encoding(encoding, self._factors)
 
     def _standardization(self, n_features: int) -> tuple[Vector, Vector]:
         """Return what is subtracted from each feature, and its divisor."""
@@ -203,6 +217,16 @@ class Prepared:
         return large_store(self._design, self.codes, self.size, self._table.n_bytes, smaller)
 
     @property
+    def dtype(self) -> str:
+        """Dtype of the design."""
+        return self._options.dtype
+
+    @property
+    def label(self) -> str:
+        """Name of the first source in messages."""
+        return self._table.sources[0].label
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the columns of ``X``."""
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
@@ -215,7 +239,7 @@ class Prepared:
         in_memory = rows * self.expansion.row_bytes <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
         buckets = self._folder / "buckets"
-        buckets.mkdir()
+        buckets.mkdir(exist_ok=True)
         if self.groups is not None:
             key = group_key(int(self._options.seed))
             parts = grouped(

@@ -42,6 +42,8 @@ from streammc.protocols import (
 
 T = TypeVar("T")
 
+SPREAD_IN_ORDER: Final = 2**20
+"""Most rows of :func:`spread_runs` over a table that is only read in order: they stay in memory."""
 FACTORS: Final = "factors"
 """Attribute of a data set: factors with a sampled scale that are columns of its design."""
 
@@ -68,6 +70,7 @@ class View:
         self.dataset = dataset
         self.table, self.temperature = dataset.table, dataset.temperature
         self.unit_name, self.unit_offset = dataset.unit_name, dataset.unit_offset
+        self.sequential = dataset.sequential
         self.n_rows, self.n_features = dataset.n_rows, dataset.n_features
         self.feature_names, self.response = dataset.feature_names, dataset.response
         self.fingerprint, self.address = dataset.fingerprint, dataset.address
@@ -451,8 +454,26 @@ def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
     """Return all rows, or a sample that fits, drawn without replacement, in row order."""
     fit = memory_limit // (8 * (dataset.n_features + 3))
     m = min(dataset.n_rows, fewer(SUBSET_ROWS, dataset, SUBSET_GROUPS), max(fit, 1))
-    if m == dataset.n_rows:
-        return gather(dataset, np.arange(m, dtype=np.int64))
+    return gather(dataset, random_rows(dataset.n_rows, m))
+
+
+def random_rows(n_rows: int, count: int) -> Index:
+    """Return ``count`` of the rows, drawn without replacement, sorted; all if these are no more."""
+    if count >= n_rows:
+        return np.arange(n_rows, dtype=np.int64)
     generator = rng.stream(0, 1, rng.Role.PLAN)  # 1: the number of this purpose
-    rows = generator.choice(dataset.n_rows, size=m, replace=False, shuffle=False)
-    return gather(dataset, np.sort(rows).astype(np.int64))
+    rows = generator.choice(n_rows, size=count, replace=False, shuffle=False)
+    return np.sort(rows).astype(np.int64)
+
+
+def spread_runs(n_rows: int, run: int, most: int) -> Index:
+    """Return the first rows of runs of ``run`` rows, evenly spread, of ``most`` rows in all.
+
+    None if the table is less than eight times as large.
+    """
+    runs = most // run
+    if 8 * runs * run > n_rows:
+        runs = 0
+    apart = n_rows // max(runs, 1)
+    starts: Index = np.arange(runs, dtype=np.int64) * apart + (apart - run) // 2
+    return starts

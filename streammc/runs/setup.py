@@ -160,6 +160,7 @@ def chosen(request: RunRequest) -> Setup:
     """
     if request.sampler is not None:
         _refuse_factors(request.sampler, request.model)
+        _refuse_rows(request.sampler, request)
         return request.sampler.prepare(request, "")
     options = request.sampler_options
     shared = {name: each for name, each in options.items() if name in _options_of("hmc")}
@@ -187,6 +188,15 @@ def _automatic_setup(request: RunRequest) -> Setup:
     if request.model.joint is not None:
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
         return _automatic("pt", options).prepare(request, reason)
+    sufficient = request.model.exact_sums is not None
+    if request.dataset.sequential and not sufficient:
+        smh = _automatic("smh", options)
+        try:
+            smh.check_model(request.model)
+        except ConfigError as error:
+            raise RefusedError(f"{error}; these need a store, {STORE}") from None
+        reason = "smh, because the table is only read in order: exact, from one more read"
+        return smh.prepare(request, reason)
     request = replace(request, control_variates=control_variates(request))
     if request.model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
@@ -223,6 +233,19 @@ def _refuse_factors(sampler: Sampler, model: Model) -> None:
             f"expected hmc-ecs or hmc for {factors[0].label}, which is sampled with the effects of "
             f"the levels, found {sampler.name}: their joint density has no mode for it to start "
             "from; use --sampler hmc-ecs, or hmc"
+        )
+
+
+STORE: Final = "make one with --store NAME.zarr, in Python store="
+"""Advice where rows are needed out of their order."""
+
+
+def _refuse_rows(sampler: Sampler, request: RunRequest) -> None:
+    """Raise RefusedError where a table is only read in order and the sampler needs its rows."""
+    if request.dataset.sequential and sampler.needs_rows(request.model):
+        raise RefusedError(
+            f"expected smh for a table that is read in order, found {sampler.name}, which needs "
+            f"rows at random: {STORE}, or use smh"
         )
 
 

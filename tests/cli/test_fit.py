@@ -9,7 +9,7 @@ import pytest
 from command_line import streammc as command
 
 import streammc
-from streammc.errors import ConfigError, DataError, OutOfMemoryError
+from streammc.errors import ConfigError, DataError, RefusedError
 from streammc.priors import normal
 from streammc.stores.ingest import ingestion
 
@@ -95,8 +95,10 @@ def test_bad_calls_say_what_to_do(csv, tmp_path, monkeypatch):
         streammc.fit(table(), FORMULA)
     with monkeypatch.context() as little:
         little.setattr(ingestion, "memory_limit", lambda: 1000)
-        with pytest.raises(OutOfMemoryError, match=r"--store NAME\.zarr"):
-            streammc.fit(table(), FORMULA, "logistic")
+        with pytest.raises(RefusedError, match=r"found hmc, .* --store NAME\.zarr"):
+            streammc.fit(table(), FORMULA, "logistic", sampler="hmc")
+        tree = streammc.fit(table(), FORMULA, "logistic", **SIZES)
+        assert '"sampler": "smh"' in tree.attrs["summary"]
     run = str(tmp_path / "run")
     into_table = command("fit", str(csv), "-o", str(csv), "--formula", FORMULA, "--model", "probit")
     assert into_table.code == 2

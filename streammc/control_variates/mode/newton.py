@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dtrtri
 
 from streammc.control_variates.full_pass.block_pass import BlockSums, RowSums
 from streammc.errors import ModelError
-from streammc.likelihood.data_views import fewer, gather, together
+from streammc.likelihood.data_views import SPREAD_IN_ORDER, fewer, gather, spread_runs, together
 from streammc.likelihood.pass_cost import takes_codes
 from streammc.numerics.coded_matrix import CodedColumns, compressed
 from streammc.numerics.prior import inside, log_prior, prior_precision, smooth
@@ -301,11 +301,8 @@ class Spread:
         # A row with codes has all its columns while it is evaluated.
         row_bytes = max(dataset.rows().row_bytes, 4 * dataset.n_features, 1)
         self._run = run = fewer(RUN_ROWS, dataset, 1)
-        runs = min(fewer(SPREAD_ROWS, dataset), SPREAD_BYTES // row_bytes) // run
-        if 8 * runs * run > dataset.n_rows:
-            runs = 0
-        apart = dataset.n_rows // max(runs, 1)
-        self.starts: Index = np.arange(runs, dtype=np.int64) * apart + (apart - run) // 2
+        most = SPREAD_IN_ORDER if dataset.sequential else fewer(SPREAD_ROWS, dataset)
+        self.starts: Index = spread_runs(dataset.n_rows, run, min(most, SPREAD_BYTES // row_bytes))
         self.rows_read = 0
 
     def __call__(self, theta: Vector) -> tuple[float, Vector, Matrix]:
@@ -331,10 +328,11 @@ def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -
 
     It is the expansion at ``centre`` plus the exact remainders of the candidates: the rows of
     highest score, ``sums.rows`` of a pass at ``centre``. If these are groups, as many as have at
-    most ``EXACT_ROWS`` rows together.
+    most ``EXACT_ROWS`` rows together; none of a table that is only read in order.
     """
     log_lik, gradient, hessian = sums.expansion(len(centre))
-    candidates = np.sort(sums.rows[: together(sums.rows, dataset, EXACT_ROWS)])
+    count = 0 if dataset.sequential else together(sums.rows, dataset, EXACT_ROWS)
+    candidates = np.sort(sums.rows[:count])
     if len(candidates) == 0:
         base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
     else:

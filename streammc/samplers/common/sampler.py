@@ -384,6 +384,14 @@ class Sampler(Shown, ABC):
         """Return the temperature implied by the sampler, a factor on the requested temperature."""
         return 1.0
 
+    def needs_rows(self, model: Model) -> bool:
+        """Return whether chains read rows; otherwise passes over them are enough."""
+        return True
+
+    def check_model(self, model: Model) -> None:
+        """Raise ConfigError if the sampler cannot sample a model, whatever its data."""
+        return
+
     @abstractmethod
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return the setup: make missing passes, and resolve the options that depend on the data.

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.certify import require_rows
 from streammc.control_variates.mode.modes import ADVICE
-from streammc.errors import ConfigError, ModelError, RefusedError
+from streammc.errors import ModelError, RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
 from streammc.numerics.summation import taylor
-from streammc.protocols import Index, Model, RowSource
+from streammc.protocols import Index, RowSource
 from streammc.samplers.common.chains import BATCH_SECONDS, DISPERSED, Chain, first_position
 from streammc.samplers.common.preparation import control_variates
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
@@ -61,7 +61,7 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
     """
     model: Any = request.model
     require_rows(model)
-    require_bound(model)
+    sampler.check_model(model)
     cv = control_variates(request, 2)
     if cv.other_modes() is not None:
         raise RefusedError(
@@ -82,21 +82,6 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
         cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
     reason = f"{reason or NAMED}; {text}"
     return Setup(sampler, cv, None, reason, {"pool_plan": np.array(plan)})
-
-
-def require_bound(model: Model) -> None:
-    """Raise ConfigError where the remainders of rows have no known bound."""
-    known: Any = model
-    if model.exact_sums is not None:
-        return
-    p = model.n_linear + model.n_scalar
-    if known.third_derivative is None or p != 1:
-        why = f"{p} predictors a row" if p != 1 else "no bound on its third derivative"
-        raise ConfigError(
-            "expected a model of one linear predictor with a bounded third derivative for smh, as "
-            f"logistic, probit, binomial, poisson or exponential, found {model.name} with {why}: "
-            "use hmc-ecs, or hmc"
-        )
 
 
 def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> FactorisedProblem:

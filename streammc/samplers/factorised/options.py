@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streammc.diagnostics.text import number
+from streammc.errors import ConfigError
 from streammc.samplers.common.options import builder, check_number
 from streammc.samplers.common.sampler import EXACT, Check, Sampler, at_most
 
 if TYPE_CHECKING:
+    from streammc.protocols import Model
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
@@ -66,6 +68,23 @@ class ScalableMetropolis(Sampler):
         """Check what can be checked without data."""
         super().__post_init__()
         check_number("acceptance", self.acceptance, "(0, 1)")
+
+    def needs_rows(self, model: Model) -> bool:
+        """Return ``False``: they are drawn in passes; see ``Sampler``."""
+        return False
+
+    def check_model(self, model: Model) -> None:
+        """Raise ConfigError where the remainders of rows have no known bound."""
+        if model.exact_sums is not None:
+            return
+        p = model.n_linear + model.n_scalar
+        if p != 1 or model.third_derivative is None:
+            why = f"{p} predictors a row" if p != 1 else "no bound on its third derivative"
+            raise ConfigError(
+                "expected a model of one linear predictor with a bounded third derivative for "
+                "smh, as logistic, probit, binomial, poisson or exponential, found "
+                f"{model.name} with {why}: use hmc-ecs, or hmc"
+            )
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return control variates and the plan of the reads; see ``Sampler``."""

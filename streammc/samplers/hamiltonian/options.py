@@ -31,6 +31,7 @@ from streammc.samplers.common.statistics import (
 )
 
 if TYPE_CHECKING:
+    from streammc.protocols import Model
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
@@ -316,6 +317,10 @@ class Hmc(TrajectoryOptions):
     samples_scales = True
     statistics = recorded(STATISTICS, *OF_ESTIMATES)
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
+
+    def needs_rows(self, model: Model) -> bool:
+        """Return whether the sums of a pass are no sufficient statistics; see ``Sampler``."""
+        return model.exact_sums is None
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return the setup: control variates for start and metric, no plan; see ``Sampler``."""

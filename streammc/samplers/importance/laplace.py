@@ -15,6 +15,7 @@ from streammc.samplers.common.options import builder, check_counts
 from streammc.samplers.common.sampler import WEIGHTED, Check, Sampler
 
 if TYPE_CHECKING:
+    from streammc.protocols import Model
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
@@ -93,6 +94,10 @@ class Laplace(Sampler):
     def own_pass_seconds(self, n_rows: int, draws: int) -> float:
         """Return about how long the proposals take to be weighed; see ``Sampler``."""
         return n_rows * self.count(n_rows, draws) / (_PER_SECOND * available_threads())
+
+    def needs_rows(self, model: Model) -> bool:
+        """Return ``False``: a pass weighs the proposals; see ``Sampler``."""
+        return False
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Make the pass that weighs the proposals, and keep them; see ``Sampler``."""

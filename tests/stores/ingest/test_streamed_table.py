@@ -1,0 +1,190 @@
+"""A table that is only read in order: its rows, its draws, what it refuses."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streammc
+from streammc.errors import ConfigError, DataError, RefusedError
+from streammc.protocols import Rows
+from streammc.runs.job import run_job
+from streammc.samplers import hmc_ecs, laplace, smh
+from streammc.samplers.common.sampler import RunRequest
+from streammc.stores.ingest import ingestion, streamed_table
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.streamed_table import StreamedTable
+from streammc.trace.run_directory import RunDirectory
+
+N = 5000
+FORMULA = "late ~ age + C(region)"
+SIZES = {"draws": 500, "warmup": 200, "chains": 4, "seed": 1}
+
+
+@pytest.fixture(autouse=True)
+def nothing_fits(monkeypatch):
+    monkeypatch.setattr(ingestion, "memory_limit", lambda: 1000)
+    monkeypatch.setattr(streamed_table, "_BLOCK_BYTES", 2**14)
+
+
+@pytest.fixture
+def columns():
+    rng = np.random.default_rng(3)
+    age, region = rng.normal(40.0, 10.0, N), rng.choice(["north", "south", "west"], N)
+    late = rng.logistic(size=N) < 0.03 * (age - 30.0) + 0.5 * (region == "west")
+    return {"age": age, "region": region, "late": late.astype(int)}
+
+
+@pytest.fixture
+def parquet(columns, tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=700)
+    return path
+
+
+def streamed(table, **options):
+    made = ingestion.rows_of(table, IngestOptions(**options), None, overwrite=False)
+    assert isinstance(made, StreamedTable)
+    return made
+
+
+def gathered(data, rows):
+    out = Rows(np.empty((len(rows), data.n_features)), *(np.empty(len(rows)) for _ in range(3)))
+    data.rows().gather(np.asarray(rows, np.int64), 1, out)
+    return out
+
+
+def draws(tree):
+    return tree["posterior"]["beta"].values
+
+
+def test_rows_are_those_of_the_table_in_its_order(parquet):
+    data = streamed(parquet, formula=FORMULA)
+    kept = streammc.from_table(parquet, formula=FORMULA, shuffle=False)
+    rows = np.random.default_rng(1).integers(-1, N + 2, 400)
+    for own, other in zip(gathered(data, rows), gathered(kept, rows), strict=True):
+        assert np.array_equal(own, other)
+    assert data.n_rows == N
+    assert data.feature_names == kept.feature_names
+    own, other = (streammc.control_variates(x, streammc.models.logistic()) for x in (data, kept))
+    assert own.theta_star == pytest.approx(other.theta_star, abs=1e-9)
+    assert own.hessian == pytest.approx(other.hessian, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:rows with missing values")
+@pytest.mark.parametrize("case", ["codes", "missing", "weights"])
+def test_codes_missing_values_and_weights(case, columns, tmp_path):
+    rng = np.random.default_rng(5)
+    options = {"formula": FORMULA}
+    if case == "codes":
+        columns["shop"] = rng.integers(0, 90, N).astype(str)
+        options = {"formula": "late ~ age + C(shop)", "codes_above": 10}
+    if case == "missing":
+        columns["age"] = np.where(rng.random(N) < 0.1, np.nan, columns["age"])
+        options |= {"drop_missing": True}
+    if case == "weights":
+        columns["times"] = rng.integers(0, 4, N)
+        options |= {"weight": "times"}
+    data = streamed(columns, **options)
+    kept = streammc.from_table(columns, **options, shuffle=False)
+    rows = np.arange(0, kept.n_rows, 7)
+    for own, other in zip(gathered(data, rows), gathered(kept, rows), strict=True):
+        assert np.array_equal(own, other)
+    model = streammc.models.logistic()
+    own, other = (streammc.control_variates(x, model) for x in (data, kept))
+    assert own.theta_star == pytest.approx(other.theta_star, abs=1e-8)
+
+
+def test_draws_are_those_of_the_posterior_and_no_thread_changes_a_bit(parquet, columns):
+    tree = streammc.fit(parquet, FORMULA, "logistic", **SIZES)
+    for scheduler in ("sync", 1, 8):
+        again = streammc.fit(parquet, FORMULA, "logistic", scheduler=scheduler, **SIZES)
+        assert np.array_equal(draws(again), draws(tree))
+    data = streammc.from_table(columns, formula=FORMULA)
+    reference = streammc.sample(
+        data, streammc.models.logistic(), sampler=streammc.samplers.hmc(), **SIZES
+    )
+    for j in range(4):
+        own, other = draws(tree)[..., j], draws(reference)[..., j]
+        error = np.hypot(*(x.std() / np.sqrt(1000.0) for x in (own, other)))
+        assert abs(own.mean() - other.mean()) < 4.5 * error
+        assert abs(own.std() / other.std() - 1.0) < 4.5 / np.sqrt(1000.0)
+
+
+def test_an_interrupted_run_goes_on_with_the_same_draws(parquet, tmp_path):
+    whole = streammc.fit(parquet, FORMULA, "logistic", **SIZES)
+    finished = []
+    for polls in (12, 10**9):
+        left = iter(range(polls))
+        data = streamed(parquet, formula=FORMULA)
+        request = RunRequest(
+            data, streammc.models.logistic(), None, path=tmp_path / "run", batch_iterations=32,
+            interrupted=lambda left=left: next(left, None) is None, **SIZES,
+        )  # fmt: skip
+        finished.append(run_job(request).finished)
+    assert finished == [False, True]
+    assert np.array_equal(RunDirectory.open(tmp_path / "run").draws_matrix(), draws(whole))
+
+
+def test_a_table_that_changes_between_reads_is_an_error(parquet, columns):
+    data = streamed(parquet, formula=FORMULA)
+    columns["age"][17] += 1.0
+    pq.write_table(pa.table(columns), parquet, row_group_size=700)
+    with pytest.raises(DataError, match=r"expected .*t\.parquet' to stay as it is"):
+        streammc.sample(data, streammc.models.logistic(), **SIZES)
+
+
+def test_rows_that_change_without_a_trace_are_found(columns):
+    data = streamed(columns, formula=FORMULA)
+    columns["age"][17] += 1.0
+    with pytest.raises(DataError, match="expected the rows of the first read"):
+        streammc.sample(data, streammc.models.logistic(), **SIZES)
+
+
+def test_what_needs_rows_at_random_names_the_store(parquet, monkeypatch):
+    data, model = streamed(parquet, formula=FORMULA), streammc.models.logistic()
+    with pytest.raises(RefusedError, match=r"found hmc-ecs, .* --store NAME\.zarr"):
+        streammc.sample(data, model, sampler=hmc_ecs(), **SIZES)
+    with pytest.raises(RefusedError, match=r"one linear predictor .* --store NAME\.zarr"):
+        streammc.fit(parquet, FORMULA, "negative-binomial", **SIZES)
+    with pytest.raises(ConfigError, match=r"found groups, .* --store NAME\.zarr"):
+        streammc.fit(parquet, "late ~ age + (1 | region)", "logistic", **SIZES)
+    with pytest.raises(ConfigError, match=r"make a store for a cluster, --store NAME\.zarr"):
+        streammc.fit(parquet, FORMULA, "logistic", scheduler="local:2", **SIZES)
+    monkeypatch.setattr(streamed_table, "SUBSET_ROWS", 100)
+    monkeypatch.setattr(streamed_table, "_MOST_GATHERED", 200)
+    few = streamed(parquet, formula=FORMULA)
+    gathered(few, np.arange(90))
+    with pytest.raises(ConfigError, match=r"needs no rows out of their order, such as smh"):
+        gathered(few, np.arange(90, 300))
+
+
+def test_other_samplers_that_make_passes_alone_do(parquet, columns):
+    model = streammc.models.logistic()
+    exact = streammc.sample(streamed(parquet, formula=FORMULA), model, sampler=smh(), **SIZES)
+    weighed = streammc.sample(streamed(parquet, formula=FORMULA), model, sampler=laplace(), **SIZES)
+    assert draws(weighed).mean((0, 1)) == pytest.approx(draws(exact).mean((0, 1)), abs=0.02)
+    tree = streammc.fit(parquet, "age ~ C(region)", "gaussian", **SIZES)
+    assert '"sampler": "hmc"' in tree.attrs["summary"]
+
+
+def test_temporary_files_are_gone_with_the_data_set(columns, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    lines = [
+        ",".join(columns),
+        *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+    ]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    data = streamed(path, formula=FORMULA)
+    assert len(os.listdir(tmp_path)) == 2
+    assert len(gathered(data, np.arange(10)).y) == 10
+    del data
+    gc.collect()
+    assert os.listdir(tmp_path) == ["t.csv"]
