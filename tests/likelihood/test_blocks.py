@@ -67,6 +67,20 @@ def test_allocated_blocks_are_zeros():
         assert [0] * len(block) == [np.count_nonzero(array) for array in block]
 
 
+def test_a_block_without_pairs_is_not_read_beyond_its_end():
+    block = expanded_rows(registry.model("gaussian")(), 1, 1)[0]
+    room = np.full((6, M), 1e3)
+    room[:3] = block.expansion
+    found = []
+    for expansion in (block.expansion, room[:3]):
+        value, slope = np.zeros(M), np.zeros((2, M))
+        model, given = registry.model("gaussian")(), block._replace(expansion=expansion)
+        arguments = (model.constants, given, np.full(Q + 1, 0.1), 1, 0, 512, allocate_scratch(2))
+        remainders(model.link, *arguments, value, slope)
+        found.append(np.vstack([value, slope]))
+    np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("columns", [1, 3, 4, 7, 9])  # four of them are summed in one sweep
 @pytest.mark.parametrize("name", ["logistic", "gaussian"])
 def test_remainders_are_those_of_every_column_and_of_rows_that_count(name, columns):

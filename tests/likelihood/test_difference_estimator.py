@@ -198,6 +198,15 @@ def test_gradient_of_every_family_matches_central_differences(model):
         assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
 
 
+def test_gradient_of_more_columns_than_are_summed_in_one_sweep_matches_central_differences():
+    problem = Small(d=5, n=9, order=1)
+    theta, units = problem.theta_star + 0.1, np.array([0, 2, 7])
+    gradient = np.linalg.solve(problem.base.factor.T, problem.point_at(theta, units)[0].gradient)
+    for j, step in enumerate(np.eye(5) * 1e-5):
+        up, down = (problem.point_at(theta + s, units)[0].scalars[DENSITY] for s in (step, -step))
+        assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
+
+
 def test_gradient_goes_through_the_variance():
     problem = Small(order=1)
     units = np.array([0, 2])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streammc.likelihood.pass_cost import pass_cost, seconds_text
@@ -36,6 +38,13 @@ def test_passes_find_the_mode_only_where_rows_in_memory_are_few_per_parameter() 
     assert not pass_cost(30_000, 300).few_rows
     assert not pass_cost(30_000, 3001, passes=2).few_rows
     assert not pass_cost(10**8, 3001).few_rows  # a pass costs more than many steps in memory
+
+
+def test_ten_rows_in_memory_for_each_parameter_and_all_rows_are_not_few() -> None:
+    cost = replace(pass_cost(30_000, 300), subset_rows=2_999)
+    assert cost.thin
+    assert not replace(cost, subset_rows=3_000).thin
+    assert not replace(cost, subset_rows=2_000, n_rows=2_000).thin
 
 
 def test_forecast_line_names_rows_parameters_seconds_and_memory() -> None:

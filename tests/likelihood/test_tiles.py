@@ -5,6 +5,8 @@ The expected values are those of single rows, from NumPy.
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import numpy as np
 import pytest
 from problems import Small
@@ -149,6 +151,22 @@ def test_sums_of_remainders_over_several_tiles_are_those_of_rows(
     monkeypatch.setattr(remainder_pass, "POWERS", 0.0 * remainder_pass.POWERS)
     without = task.map(RowBlock(0, 0, *rows)).sum(axis=0)
     assert (tolerance > 0.0) == bool(np.abs(without - found).max() > 1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_sums_of_remainders_of_several_predictors_are_those_of_their_expansion(order):
+    problem = Small(model="student-t", n=40, d=3, order=order)
+    delta = 0.1 * np.random.default_rng(3).normal(size=problem.dim)
+    rows = problem.rows(np.arange(problem.n))
+    step = np.vstack([rows.X @ delta[:3], *(np.full(problem.n, s) for s in delta[3:])])
+    star = problem.expanded(rows, order).expansion
+    expected = problem.log_lik_rows(problem.theta_star + delta) - star[0]
+    expected -= (star[1:4] * step).sum(axis=0)
+    for (a, b), second in zip(combinations_with_replacement(range(3), 2), star[4:], strict=False):
+        expected -= (0.5 if a == b else 1.0) * second * step[a] * step[b]
+    task = RemainderTask(problem.model, problem.theta_star, delta[None], order, -1.0)
+    found = task.map(RowBlock(0, 0, *rows)).sum(axis=0)
+    np.testing.assert_allclose(expected.sum(), found, rtol=1e-8)
 
 
 def test_a_tile_that_is_left_out_would_be_noticed():

@@ -12,7 +12,7 @@ from streammc.runs.setup import decide
 from streammc.samplers import mintee
 from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.common.tuning import LOG_AVERAGE, LOG_STEP, SHRINK_TO
-from streammc.samplers.equi_energy.facts import jumps_described
+from streammc.samplers.equi_energy.facts import jump_checks, jumps_described
 from streammc.samplers.equi_energy.kernel import FIRST_STEP, EquiEnergyKernel
 from streammc.samplers.equi_energy.loop import ABOVE, EMPTY, VALUE, jump, refresh
 
@@ -299,3 +299,11 @@ def test_levels_that_do_not_move_or_are_truncated_are_warnings():
     cut = {**good, "jump_rate": np.array([0.5, 0.001])}
     (line,) = jumps_described([cut, cut])["warnings"]
     assert line.startswith("level 1 took fewer than 1 in 100 of the jumps")
+
+
+def test_the_smallest_rate_of_jumps_and_of_steps_is_checked():
+    levels = {"jump_rate": [0.5, 0.02, None], "acceptance_rate": [0.05, 0.3, 0.3]}
+    jumps, steps = jump_checks({"tempering": {"levels": levels}})
+    assert ("0.02", "at least 0.01", True) == (jumps.value, jumps.limit, jumps.passed)
+    assert ("0.05", "at least 0.1", False) == (steps.value, steps.limit, steps.passed)
+    assert [] == jump_checks({})

@@ -27,7 +27,7 @@ from streammc.runs.job import run_job
 from streammc.samplers import mint
 from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.metropolis.acceptance import ESTIMATED, TEST_SIGNATURE
-from streammc.samplers.metropolis.mint import decide
+from streammc.samplers.metropolis.mint import decide, noise_checks
 from streammc.samplers.metropolis.options import metropolis
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -222,6 +222,16 @@ def test_noise_that_is_too_large_and_chains_that_stay_are_told():
     far = mint(subsample_size=1000, alpha=0.5, step_size=1e6, start=0.0)
     lines = run_job(RunRequest(data, model, far, draws=20, warmup=1, seed=2)).warnings
     assert any(line.startswith("4 of 4 chains of mint are stuck") for line in lines)
+
+
+@pytest.mark.parametrize(("third", "skewed"), [(0.08, False), (0.12, True), (None, False)])
+def test_estimates_whose_skewness_moves_the_density_by_a_tenth_are_told(third, skewed):
+    known = {"tau": 0.5, "lambda": 0.25, "alpha": 0.5, "temperature": 2.0, "subsample_size": 100}
+    noise = {"noise_variance": 0.5, "finite_factor": 1.0, "marginal": None, "third_order": third}
+    facts = {"sampler": "mint", "chains": 4, "decision_error_unknown": 0.0}
+    checks = noise_checks({**facts, "mint": {**known, **noise, "chains_that_never_moved": 0}})
+    warnings = [each.warning for each in checks if each.warning]
+    assert [skewed] * skewed == ["has 0.12 on average beyond v / 2" in each for each in warnings]
 
 
 def test_mint_exponents_follow_tau_alpha_and_lambda():

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from streammc.samplers.tempering.facts import LEAST_SWAPS
 from streammc.samplers.tempering.parallel_kernel import _warnings
 
 
@@ -18,3 +19,8 @@ def test_rates_are_per_cent_without_an_exponent(rate: float, text: str, more: di
     (line,) = _warnings({"swap_rate": np.array([0.5, rate]), **more}, 1.0, 1)
     assert f"exchanged states in {text} of the proposals, expected 10 % or more" in line
     assert not re.search(r"e[+-]?\d+ %", line)
+
+
+@pytest.mark.parametrize("more", [{}, {"exchanges_accepted": np.array([0.1])}])
+def test_a_rate_of_one_in_ten_is_enough(more: dict) -> None:
+    assert [] == _warnings({"swap_rate": np.array([0.5, LEAST_SWAPS]), **more}, 1.0, 1)

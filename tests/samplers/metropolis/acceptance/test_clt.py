@@ -142,6 +142,13 @@ def test_error_is_unknown_after_many_decisions_of_unknown_error() -> None:
     assert last == 0.01
 
 
+def test_twenty_decisions_are_enough_to_know_that_errors_are_unknown() -> None:
+    carried = np.zeros(N_CARRIED)
+    assert all(np.isnan(clt.unless_others_were(carried, np.nan)) for _ in range(4))
+    assert all(clt.unless_others_were(carried, 0.01) == 0.01 for _ in range(15))
+    assert np.isnan(clt.unless_others_were(carried, 0.01))
+
+
 def test_equal_terms_are_no_division_by_zero() -> None:
     facts, kept = _facts(np.ones(12))
     assert 12 == facts[COUNT]

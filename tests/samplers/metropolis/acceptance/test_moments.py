@@ -16,6 +16,7 @@ from streammc.samplers.metropolis.acceptance import (
     SWEPT_LARGEST,
     SWEPT_M2,
     SWEPT_MEAN,
+    accepts,
     add_terms,
     sweep_terms,
 )
@@ -31,6 +32,12 @@ def moments(x: np.ndarray, batches: list[int], factor: float = 1.0) -> tuple[np.
         sweep_terms(piece, size, factor, float(start), swept)
         start += size
     return facts, terms, swept
+
+
+@pytest.mark.parametrize("u", [1e-6, 0.3, 0.8])
+def test_a_uniform_accepts_the_differences_above_its_logarithm_or_its_logit(u: float) -> None:
+    for barker, least in ((0, np.log(u)), (1, np.log(u / (1.0 - u)))):
+        assert [accepts(least + step, u, barker) for step in (-1e-6, 1e-6)] == [False, True]
 
 
 @pytest.mark.parametrize("batches", [[100], [1, 99], [30, 1, 0, 40, 29]])
