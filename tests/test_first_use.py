@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("nested", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_seconds_are_counted_until_compiling_is_over(nested: bool) -> None:
     told: list[tuple[int, bool]] = []
     compiling = Compiling(lambda seconds, over: told.append((seconds, over)))

@@ -135,6 +135,7 @@ def test_the_time_of_a_run_has_that_of_the_processes_that_it_started(bench, proc
         assert begun.poll() is None
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_lines_from_all_packages(bench):
     packages = ["streammc/likelihood", "streammc/numerics"]
     drawn = bench.operators.draw(ROOT, packages, 40, 1)

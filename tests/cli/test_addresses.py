@@ -32,6 +32,7 @@ def succeeded(result: Result) -> Result:
     return result
 
 
+@pytest.mark.slow
 def test_every_command_reads_a_store_at_an_address(
     bucket: Bucket, table: Path, tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ def test_run_of_python_is_at_its_address(far: str, store: Path) -> None:
         library.sample(data, model, path=far, overwrite=True, **same)
 
 
+@pytest.mark.slow
 def test_job_with_store_and_run_at_addresses_goes_on_in_another_folder(
     far: str, bucket: Bucket, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def console_script(place, *words, cwd, **env):
     )
 
 
+@pytest.mark.slow
 def test_a_module_is_found_in_the_working_directory_or_in_pythonpath(place):
     words = ("summarize", place / "s", "--model", "own_model:build", "--json", "--quiet")
     here = console_script(place, *words, "--allow-code", cwd=place)

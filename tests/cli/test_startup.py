@@ -55,6 +55,7 @@ def kept(store: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("given", [False, True])
+@pytest.mark.slow
 def test_modules_used_after_the_last_draw_are_not_imported_before_the_first(
     store: Path, kept: tuple[str, ...], given: bool
 ) -> None:
@@ -85,6 +86,7 @@ def modules_at_the_end(*words: str | Path) -> set[str]:
 
 
 @pytest.mark.parametrize("audit", [False, True])
+@pytest.mark.slow
 def test_a_run_its_summary_and_its_audit_import_neither_arviz_nor_xarray(
     store: Path, kept: tuple[str, ...], audit: bool
 ) -> None:

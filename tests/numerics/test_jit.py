@@ -137,6 +137,7 @@ def test_an_edit_in_another_file_recompiles_what_imports_it_and_nothing_else(
     assert using(package, USE) == "4.0 9.0 []"
 
 
+@pytest.mark.slow
 def test_an_edit_two_imports_away_recompiles(package: Path) -> None:
     (package / "values.py").write_text("STEP = 1.0\n")
     text = textwrap.dedent(FUNCTIONS["helper"]).replace("1.0", "STEP")
@@ -146,6 +147,7 @@ def test_an_edit_two_imports_away_recompiles(package: Path) -> None:
     assert using(package, USE) == "10.0 9.0 ['twice', 'increase']"
 
 
+@pytest.mark.slow
 def test_an_edit_after_the_import_does_not_name_the_code_of_before(package: Path) -> None:
     edit = f"""
         from pathlib import Path
@@ -174,6 +176,7 @@ def test_a_function_pointer_and_a_recursion_are_uses(package: Path) -> None:
     assert using(package, code) == "4.0 120 ['apply', 'factorial', 'increase', 'twice']"
 
 
+@pytest.mark.slow
 def test_a_new_compiled_function_takes_pointers(package: Path) -> None:
     code = """
         from numba import njit
@@ -304,6 +307,7 @@ def test_a_new_compiled_function_may_call_a_loaded_one(package: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_copy_for_compiled_callers_is_cached(package: Path) -> None:
     (package / "callers.py").write_text(textwrap.dedent(CALLERS))
     code = "from streammc import callers\nprint(callers.four_times(1.0), sorted(compiled))"
@@ -322,6 +326,7 @@ def test_a_leaf_can_be_called_from_python(package: Path) -> None:
     assert using(package, "from streammc import helper\nprint(helper.increase(1.0))") == "2.0"
 
 
+@pytest.mark.slow
 def test_checkouts_with_the_same_sources_share_their_code(package: Path, tmp_path: Path) -> None:
     using(package, USE)
     other = tmp_path / "elsewhere" / "streammc"

@@ -98,6 +98,7 @@ def zipped(meta: bytes, size: int) -> bytes:
 
 
 @pytest.mark.trust(52)
+@pytest.mark.slow
 def test_a_checkpoint_that_is_larger_than_its_file_says_is_refused(tmp_path: Path) -> None:
     content = zipped(b"{}", 600 << 20)
     (tmp_path / "checkpoint").write_bytes(content)

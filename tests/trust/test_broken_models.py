@@ -124,6 +124,7 @@ def planted(folder: Path) -> None:
 
 @pytest.mark.trust(58)
 @pytest.mark.parametrize("how", ["-m", "script", "own model"])
+@pytest.mark.slow
 def test_modules_beside_the_data_are_not_imported(
     how: str, finished: Path, tmp_path: Path, record_property: Record
 ) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from checks_of_trust import rounds
-from quick import quick
 
 import streammc
 from streammc import registry
@@ -128,7 +127,8 @@ def furthest(case: Callable[[str, float, int], np.ndarray], name: str, power: fl
 
 
 @pytest.mark.trust(4)
-@pytest.mark.parametrize("name", quick(FAMILIES, "logistic"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
 def test_ranks_of_the_truth_are_uniform(name: str, record_property: Record) -> None:
     tables = rounds(50, 1000)
     found, most = furthest(regression, name, 1.0, tables)

@@ -277,6 +277,7 @@ if {killed}:
 
 @pytest.mark.trust(22)
 @pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.slow
 def test_a_python_session_leaves_nothing_or_what_gc_finds(killed: bool, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SESSION.format(killed=killed)],

@@ -124,13 +124,8 @@ def shown_clock(library: Path, clock: Mapping[str, str]) -> float:
 
 
 @pytest.mark.trust(46, caught="a clock that goes back a day in the middle")
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if number < 1 else pytest.param(name, marks=pytest.mark.slow)
-        for number, name in enumerate(CLOCKS)
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLOCKS)
 def test_a_wrong_clock_changes_no_draw_and_no_duration_is_negative(
     name: str, wrong_clock: Path, finished: Path, tmp_path: Path, record_property: Record
 ) -> None:

@@ -87,6 +87,7 @@ def test_faults_change_no_draw_of_a_whole_job(
 
 
 @pytest.mark.trust(28)
+@pytest.mark.slow
 def test_a_lost_answer_to_every_write_makes_one_store(
     table: dict[str, Any], bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

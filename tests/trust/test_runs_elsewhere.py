@@ -100,6 +100,7 @@ def test_program_killed_at_any_request_is_resumed_on_another_machine(
 
 
 @pytest.mark.trust(29)
+@pytest.mark.slow
 def test_of_two_programs_that_write_one_run_one_is_busy_and_the_draws_are_whole(
     finished: Path, expected: str, bucket: Bucket
 ) -> None:

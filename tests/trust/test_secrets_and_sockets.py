@@ -79,6 +79,7 @@ def files_with(folder: Path, *secrets: str) -> list[str]:
 
 
 @pytest.mark.trust(54)
+@pytest.mark.slow
 def test_no_file_or_output_of_a_job_at_an_address_holds_a_credential(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_an_appended_file_has_the_columns_of_its_folders(folder: Path) -> None:
     assert 2 == len(library.open_store("work/flights.zarr").attributes["generations"])
 
 
+@pytest.mark.slow
 def test_tables_at_an_address_are_read_and_a_grown_address_is_appended(
     folder: Path, bucket: Bucket
 ) -> None:

@@ -376,6 +376,7 @@ def test_run_needs_a_file() -> None:
     assert 66 == streammc("run", "nowhere.toml").code
 
 
+@pytest.mark.slow
 def test_a_job_in_a_folder_reached_by_a_link_is_the_same_job(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

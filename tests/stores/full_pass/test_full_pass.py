@@ -274,6 +274,7 @@ class Leaving(Sums):
         return super().map(block)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(dask_cluster, "WORKER_SECONDS", 1.0)
