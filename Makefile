@@ -45,7 +45,7 @@ NOTEBOOKS := $(wildcard notebooks/*.py)
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
 
-# Every kernel is compiled once here, and not once in every process.
+# Every kernel is compiled once here, by two processes, and not once in every process of the tests.
 LOAD := $(BIN)/python -m streammc.numerics.compile_ahead
 
 kernels: $(VENV)/.installed-test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,4 +21,11 @@ def compiled_modules() -> list[str]:
 
 
 if __name__ == "__main__":
-    compile_ahead(*(sys.argv[1:] or compiled_modules()))
+    if named := sys.argv[1:]:
+        compile_ahead(*named)
+    else:  # what one of two processes has compiled, the other loads: they meet in the middle
+        modules = compiled_modules()
+        words = [sys.executable, "-m", "streammc.numerics.compile_ahead", *reversed(modules)]
+        with subprocess.Popen(words) as other:
+            compile_ahead(*modules)
+        sys.exit(other.returncode)
