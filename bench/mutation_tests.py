@@ -104,7 +104,8 @@ def run_tests(
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     code = os.waitstatus_to_exitcode(status)
     lines = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    failure = re.sub(r" at 0x[0-9a-f]+", "", lines[0]) if lines else text[-300:]
+    errors = [line for line in text.splitlines() if line.startswith("E  ")]
+    failure = re.sub(r" at 0x[0-9a-f]+", "", (*lines, *errors[-1:], text[-300:])[0])
     if code < 0:
         failure = f"{ENDED} {-code} after {used:.0f} s of processor time"
     return Outcome(code in (0, 5), used, {0: "", 5: "no test was run"}.get(code, failure))
@@ -263,8 +264,13 @@ class Knowledge:
                         self.lines[source][line].add(each["test"])
 
     def running(self, path: str, line: int) -> set[str]:
-        """Return the tests that run a statement, or else any of its file."""
+        """Return the tests that run a statement, or else any of its file.
+
+        A statement outside of functions runs when the first test imports its module: all count.
+        """
         lines = self.lines.get(path, {})
+        if not _in_function(self.tree / path, line):
+            return {test for each in lines.values() for test in each}
         found = {
             test for each in _statement(self.tree / path, line) for test in lines.get(each, ())
         }
@@ -306,6 +312,14 @@ def _spans(path: Path) -> list[tuple[int, int]]:
             end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
             spans.append((node.lineno, max(end, node.lineno)))
     return spans
+
+
+def _in_function(path: Path, line: int) -> bool:
+    """Return whether a line stands in the body of a function."""
+    return any(
+        isinstance(node, ast.FunctionDef) and node.body[0].lineno <= line <= (node.end_lineno or 0)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
 
 
 def _statement(path: Path, line: int) -> range:

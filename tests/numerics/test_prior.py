@@ -133,6 +133,11 @@ def joint_table():
     return table, stats.multivariate_normal([1.0, -2.0], covariance)
 
 
+@pytest.mark.parametrize("beyond", [-2.1, 5.1])
+def test_a_uniform_prior_has_no_density_beyond_its_ends(beyond):
+    assert -np.inf == at(row_of("uniform"), [beyond])[0]
+
+
 def test_jointly_normal_components_have_the_density_of_their_covariance():
     table, exact = joint_table()
     theta = np.array([0.3, 0.8, 0.5])

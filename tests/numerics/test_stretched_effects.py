@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.numerics.effect_positions import shrink, stretch, whiten
+from streammc.numerics.effect_positions import log_spread, shrink, stretch, whiten
 
 LEVELS = np.array([[0.0, 3.0, 1.0], [1.0, 3.0, 0.4], [2.0, 3.0, 0.0]])
 """Three effects of one scale, whose log is the last component but one; one is not stretched."""
@@ -49,3 +49,11 @@ def test_the_gradient_is_that_of_the_density_before_the_stretch():
         step = np.eye(5)[j] * 1e-6
         expected = (density(PLACED + step) - density(PLACED - step)) / 2e-6
         assert expected == pytest.approx(gradient[j], rel=1e-8)
+
+
+def test_the_power_of_an_effect_has_the_spread_of_its_row():
+    row = np.array([0.0, 0.7, 0.02, 0.3, 0.4])
+    for log_scale in (-0.8, 1.5):
+        square = np.exp(2.0 * 0.4 * log_scale)
+        expected = 0.5 * np.log((0.02 + square) / (0.02 + 0.3 * square)) - 0.3
+        assert expected == pytest.approx(log_spread(row, log_scale)[0], rel=1e-12)

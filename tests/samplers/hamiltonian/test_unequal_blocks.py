@@ -8,6 +8,7 @@ from problems import Small, kernel_problem
 
 from streammc.likelihood.drawn_units import UnitDesign
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+from streammc.samplers.hamiltonian.transition import allocate_proposal
 
 ITERATIONS = 40
 K, BLOCKS = 7, 3
@@ -74,3 +75,9 @@ def test_factors_belong_to_the_blocks_that_drew_them():
     owner = kernel._proposal.owner[: counts.sum()]
     np.testing.assert_array_equal(np.repeat(np.arange(BLOCKS), counts), owner)
     assert counts.min() > 0
+
+
+def test_a_proposal_has_room_for_the_rows_of_its_largest_block():
+    bounds, units = np.array([0, 2, 5]), np.zeros(5, dtype=np.int64)
+    proposal = allocate_proposal(2, 1, 3, bounds, units)
+    assert ((2, 9), (1, 9)) == (proposal.rows.design.shape, proposal.slope.shape)

@@ -281,3 +281,9 @@ def test_a_look_has_two_terms_at_least() -> None:
     assert 2.0 == settings[FIRST_PAIR + TERMS]
     wider, _ = pair_table(100, 7, 0.05, 0.1, False, False)
     assert 7.0 == wider[FIRST_PAIR + TERMS]
+
+
+def test_the_pair_is_chosen_once_unless_asked_otherwise() -> None:
+    sweeps = [mh_austere(**options).acceptance_test(1000, 50).sweeps for options in
+              ({}, {"conservative": True}, {"conservative": False})]  # fmt: skip
+    assert [False, False, True] == sweeps

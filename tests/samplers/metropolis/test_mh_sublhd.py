@@ -11,7 +11,25 @@ from term_populations import metropolis, population
 
 from streammc.numerics.jit import f8, i8, jit
 from streammc.samplers import mh_sublhd
-from streammc.samplers.metropolis.acceptance import TEST_SIGNATURE, UNIFORM
+from streammc.samplers.metropolis.acceptance import (
+    ACCEPT,
+    BOUND,
+    COUNT,
+    KNOWN,
+    M2,
+    MEAN,
+    MORE,
+    N_CARRIED,
+    N_FACTS,
+    N_MEMORY,
+    N_REPLY,
+    N_TERMS,
+    POPULATION,
+    REJECT,
+    TEST_SIGNATURE,
+    UNIFORM,
+    VARIANCE,
+)
 from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES, decide, half_width
 
 
@@ -113,3 +131,20 @@ def test_model_without_row_bounds_needs_a_pass_and_a_loose_bound_costs_rows() ->
     np.testing.assert_array_equal(by_pass.used, silent.used)
     np.testing.assert_array_equal(by_pass.used, exact.used)
     assert loose.used.mean() > 1.02 * exact.used.mean()
+
+
+def test_the_first_look_decides_where_its_interval_excludes_the_threshold() -> None:
+    size, n, spread, largest, p = 400.0, 50.0, 4.0, 3.0, 2.0
+    settings = prepare(int(size), m=int(n), delta=0.1, p=p, bound="model").settings
+    half = width(n, size, spread, largest, 0.1 * (p - 1.0) / p, 0)
+    facts, draws = np.zeros(N_FACTS), np.full(8, 0.5)
+    facts[[POPULATION, COUNT, M2, BOUND, KNOWN]] = size, n, n * spread, largest, -0.7
+    psi = math.log(0.5) + 0.7
+    for off, expected in ((half, ACCEPT), (-half, REJECT)):
+        for factor, verdict in ((1.0 + 1e-6, expected), (1.0 - 1e-6, MORE)):
+            facts[MEAN] = psi + factor * off
+            reply = np.zeros(N_REPLY)
+            rest = (np.zeros(N_TERMS), draws, np.zeros(N_MEMORY), np.zeros(N_CARRIED), reply)
+            assert verdict == decide(settings, facts, *rest, np.zeros((1, 1)))
+            variance = 0.0 if verdict == MORE else spread / n * (1.0 - (n - 1.0) / (size - 1.0))
+            assert reply[VARIANCE] == pytest.approx(variance, rel=1e-14)

@@ -18,10 +18,12 @@ from streammc.runs.setup import decide
 from streammc.samplers import sghmc, sgld
 from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.stochastic_gradient.stationary import (
+    LARGEST_BIAS,
     Approximation,
     fewest_steps,
     hamiltonian_covariance,
     langevin_covariance,
+    longest_step,
     three_digits,
 )
 from streammc.stores import from_arrays
@@ -230,3 +232,8 @@ def test_a_bias_without_bound_fails_its_check(bias, kept):
     (found,) = (check for check in sgld().checks({"sampling": facts}) if check.meaning)
     assert kept == found.passed == (not found.warning)
     assert [] == sgld().checks({"sampling": {}})
+
+
+@pytest.mark.parametrize(("longest", "expected"), [(1e3, LARGEST_BIAS), (1e-3, 1e-3)])
+def test_the_longest_step_is_that_of_the_largest_bias_or_of_the_bound(longest, expected):
+    assert expected == pytest.approx(longest_step(lambda step: step, longest), rel=0.01)

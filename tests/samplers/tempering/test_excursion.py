@@ -264,6 +264,15 @@ def test_returning_the_ascending_state_never_moves():
     np.testing.assert_allclose(by_matrices(log_h, "ascending"), np.eye(STATES), atol=1e-15)
 
 
+def test_rows_are_dealt_by_keys_as_many_as_the_subsets_take():
+    nested, independent = (Case("link", subsets=kind).ladder for kind in ("nested", "independent"))
+    assert [ROWS, 2 * ROWS] == [n_keys(each, ROWS) for each in (nested, independent)]
+    at, order = np.zeros(3, dtype=np.int64), np.full(4, -1)
+    for key, rows in ((0.0, [0, 1, 2, 0]), (0.999, [ROWS - 3, ROWS - 2, ROWS - 1, ROWS - 1])):
+        choose(independent, np.full(2 * ROWS, key), at, order)
+        assert rows == order.tolist()
+
+
 @pytest.mark.parametrize("kind", ["nested", "independent"])
 def test_every_choice_of_rows_is_equally_likely(kind):
     ladder = Case("link", subsets=kind).ladder

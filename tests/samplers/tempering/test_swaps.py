@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from ladders import CASES, Tabulated, by_hand
 
+from streammc.numerics.jit import f8, i8, jit, matrix
 from streammc.samplers.common.proposals import probability
-from streammc.samplers.tempering.ladder import LOG_LIK, STALE
-from streammc.samplers.tempering.loop import statistic
+from streammc.samplers.tempering.ladder import LADDER_TYPE, LOG_LIK, LOG_PRIOR, STALE, Ladder
+from streammc.samplers.tempering.loop import _of_powers, statistic
 
 
 def defect(move, target):
@@ -55,3 +56,17 @@ def test_state_of_likelihood_zero_never_leaves_the_level_at_the_prior():
     kernel.replicas.scalars[1, LOG_LIK] = -3.0
     assert change(1) == pytest.approx(-3.0 - kernel.replicas.scalars[0, LOG_LIK])
     assert 0.0 == kernel.replicas.scalars[0, STALE]
+
+
+@jit(f8(LADDER_TYPE, i8, matrix, i8, i8))
+def of_powers(ladder, m, scalars, a, b):
+    return _of_powers(ladder, m, scalars, a, b)
+
+
+def test_a_swap_between_powers_compares_likelihoods_and_priors():
+    ones, zeros = np.ones(2), np.zeros(2, dtype=np.int64)
+    power, prior = np.array([1.0, 0.5]), np.array([1.0, 0.25])
+    ladder = Ladder(power, power, prior, zeros, zeros + 3, ones, 1, 0.0, 0)
+    scalars = np.zeros((2, 4))
+    scalars[:, LOG_LIK], scalars[:, LOG_PRIOR] = (-3.0, -1.0), (-2.0, -7.0)
+    assert 0.5 * (-1.0 + 3.0) + 0.75 * (-7.0 + 2.0) == of_powers(ladder, 1, scalars, 0, 1)
