@@ -31,11 +31,16 @@ def fit(ctx: click.Context, settings: FitSettings) -> int:
 
     refuse_file_name(settings.output, "the run to make")
     require_apart(settings.output, [*settings.table, *([settings.store] if settings.store else [])])
-    return sampled(ctx, settings, lambda: opened(ctx.obj, settings))
+
+    def opened(model: Any, sampler: Any) -> Any:
+        in_order = sampler is not None and not sampler.needs_rows(model)
+        return rows_of_tables(ctx.obj, settings, in_order)
+
+    return sampled(ctx, settings, opened)
 
 
-def opened(output: Output, settings: FitSettings) -> Any:
-    """Return the rows of the tables: those of the store, which is made if need be, or in memory."""
+def rows_of_tables(output: Output, settings: FitSettings, in_order: bool) -> Any:
+    """Return the rows of the tables: in the store, made if need be, in memory, or in order."""
     from streammc.cli.ingest import made_store
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
     from streammc.stores.ingest.ingestion import rows_of
@@ -49,7 +54,7 @@ def opened(output: Output, settings: FitSettings) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         made = as_in(IngestOptions(**options), None)
-        data = rows_of(list(settings.table), made, None, overwrite=False)
+        data = rows_of(list(settings.table), made, None, overwrite=False, in_order=in_order)
     for each in caught:
         output.warn(str(each.message))
     return data

@@ -33,19 +33,19 @@ def sample(ctx: click.Context, settings: SampleSettings) -> int:
 
     refuse_file_name(settings.output, "the run to make")
     require_apart(settings.output, [settings.store])
-    return sampled(ctx, settings, lambda: open_store(settings.store), dry_run=settings.dry_run)
+    return sampled(ctx, settings, lambda *_: open_store(settings.store), dry_run=settings.dry_run)
 
 
 def sampled(
     ctx: click.Context,
     settings: SampleSettings | FitSettings,
-    open_data: Callable[[], Any],
+    open_data: Callable[[Any, Any], Any],
     *,
     dry_run: bool = False,
 ) -> int:
     """Sample the posterior of a data set, opened once the options are known to be right.
 
-    Returns the exit code.
+    ``open_data`` gets the model, and the sampler or ``None``. Returns the exit code.
     """
     from streammc.cli.build import NODES, announced_priors, make_model, make_sampler, split_options
     from streammc.diagnostics.stopping import StopRule
@@ -60,7 +60,7 @@ def sampled(
     flags = values_of(settings, SamplerOptions)
     chosen, options = make_sampler(settings.sampler, flags, of_sampler)
     rule = StopRule.parse(settings.stop)
-    dataset, built = by_group(open_data(), built, of_model.get(NODES))
+    dataset, built = by_group(open_data(built, chosen), built, of_model.get(NODES))
     source = _of_run(printer, settings.start_from, settings.control_variates)
     kept, built = _saved_control_variates(source, built)
     new_run, unscaled = settings.overwrite or not RunDirectory.exists(output), built

@@ -39,8 +39,9 @@ class FitCall(RunArguments, ColumnOptions):
         name. ``None``: priors that scale with the data.
     store
         Path of a store to keep the rows in, for further runs and for samplers that need rows at
-        random. ``None``: the rows stay in memory; those that need more than half of it are read
-        from the table whenever they are needed, in order, and sampled with ``smh``.
+        random. ``None``: the rows stay in memory; those that need more than half of it, or with
+        ``sampler="smh"`` over 256 MB, are read from the table whenever they are needed, in order,
+        and sampled with ``smh``.
     sampler
         Name or one of ``streammc.samplers``. ``None`` chooses, see ``streammc.sample``.
     """
@@ -113,6 +114,13 @@ def fit(call: FitCall) -> xarray.DataTree:
     table = values_of(call, ColumnOptions)
     del table["seed"]  # that of the run, and not of the shuffle
     options = as_in(IngestOptions(**table, formula=call.formula), None)
-    store = rows_of(call.table, options, call.store, overwrite=call.overwrite, depth=5)
+    store = rows_of(
+        call.table,
+        options,
+        call.store,
+        overwrite=call.overwrite,
+        depth=5,
+        in_order=sampler is not None and not sampler.needs_rows(model),
+    )
     run = values_of(call, RunArguments)
     return sample(store, model, sampler=sampler, **run)

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ from streammc.stores.store import Store, open_store
 from streammc.trace.addresses import is_address
 from streammc.unfinished import new_folder, remove
 
+KEPT_BYTES: Final = 2**28
+"""Most bytes of rows in memory for a sampler that needs them in order alone."""
 Announce = Callable[[int, int, Sequence[str]], None]
 """``announce(rows, bytes of a row, warnings)``, before the rows are written."""
 
@@ -285,11 +287,13 @@ def rows_of(
     overwrite: bool,
     depth: int = 4,
     keep: bool = False,
+    in_order: bool = False,
 ) -> Store | MemoryStore | StreamedTable:
     """Return the rows of a table in a new store, or without ``path`` in memory if they fit.
 
     Rows that need more than half of the available memory are read from the table whenever they are
-    needed, unless ``keep`` is true. Warnings name the line ``depth`` calls above.
+    needed, unless ``keep`` is true; those of over 256 MB too, where ``in_order`` says that no more
+    is asked of them. Warnings name the line ``depth`` calls above.
     """
     if path is not None:
         report = make_store(table, path, options, overwrite=overwrite)
@@ -300,7 +304,8 @@ def rows_of(
     try:
         prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
         rows, row_bytes = prepared.size
-        streamed = not keep and rows * row_bytes > memory_limit()
+        most = min(memory_limit(), KEPT_BYTES) if in_order else memory_limit()
+        streamed = not keep and rows * row_bytes > most
         store: MemoryStore | StreamedTable
         if streamed:
             store = StreamedTable(prepared, folder)

@@ -275,11 +275,13 @@ class StreamedRows:
                     block.weight[at] if block.weight.size else ones,
                 )
             )
+        before = [self._rows] if len(self._known) else []
+        joined = [np.concatenate(column) for column in zip(*before, *parts, strict=True)]
         known = np.concatenate([self._known, wanted])
-        order = np.argsort(known, kind="stable")
-        columns = zip(self._rows, *parts, strict=True)
-        self._rows = Rows(*(np.concatenate(column)[order] for column in columns))
-        self._known = known[order]
+        if before:
+            order = np.argsort(known, kind="stable")
+            known, joined = known[order], [column[order] for column in joined]
+        self._known, self._rows = known, Rows(*joined)
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy runs of rows into ``out``; see ``protocols.RowSource``.

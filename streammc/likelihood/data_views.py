@@ -42,7 +42,7 @@ from streammc.protocols import (
 
 T = TypeVar("T")
 
-SPREAD_IN_ORDER: Final = 2**20
+SPREAD_IN_ORDER: Final = 2**19
 """Most rows of :func:`spread_runs` over a table that is only read in order: they stay in memory."""
 FACTORS: Final = "factors"
 """Attribute of a data set: factors with a sampled scale that are columns of its design."""

@@ -173,6 +173,19 @@ def test_other_samplers_that_make_passes_alone_do(parquet, columns):
     assert '"sampler": "hmc"' in tree.attrs["summary"]
 
 
+def test_a_sampler_of_passes_alone_reads_large_tables_in_order(parquet, monkeypatch):
+    only_in_order = streammc.fit(parquet, FORMULA, "logistic", **SIZES)
+    monkeypatch.setattr(ingestion, "memory_limit", lambda: 10**9)
+    monkeypatch.setattr(ingestion, "KEPT_BYTES", 1000)
+    by_name = streammc.fit(parquet, FORMULA, "logistic", sampler="smh", **SIZES)
+    assert np.array_equal(draws(by_name), draws(only_in_order))
+    kept = streammc.fit(parquet, FORMULA, "logistic", **SIZES)
+    assert '"sampler": "smh"' not in kept.attrs["summary"]
+    monkeypatch.setattr(ingestion, "KEPT_BYTES", 10**9)
+    shuffled = streammc.fit(parquet, FORMULA, "logistic", sampler="smh", **SIZES)
+    assert not np.array_equal(draws(shuffled), draws(by_name))
+
+
 def test_temporary_files_are_gone_with_the_data_set(columns, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)

@@ -1,0 +1,100 @@
+"""From a Parquet file to exact draws, without a store, beside the way through a store.
+
+Run as ``python bench/scan.py FOLDER [--rows N ...]``: logistic regression on 8 float32 columns, by
+default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and as much for the store. Each command is a
+process of its own, with its imports; memory is anonymous, as in ``memory.py``. Beside them the time
+in which pyarrow alone reads the columns. Writes the table ``scan`` into
+``docs/explanation/exact-from-sequential-reads.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from memory import measure
+from page import machine, publish, short
+
+PAGE = "exact-from-sequential-reads.md"
+COLUMNS = 8
+PIECE = 10**6
+DRAWS = ("--draws", "3000", "--warmup", "500", "--seed", "1", "--quiet", "--json")
+
+
+def write_table(path: Path, n_rows: int) -> None:
+    """Write independent standard normal columns and a response of a third of ones."""
+    rng = np.random.default_rng(1)
+    slopes = rng.normal(0.0, 0.3, COLUMNS)
+    names = [f"x{j}" for j in range(COLUMNS)]
+    schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.uint8())])
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for first in range(0, n_rows, PIECE):
+            m = min(PIECE, n_rows - first)
+            X = rng.standard_normal((COLUMNS, m), dtype=np.float32)
+            y = (rng.logistic(size=m) < slopes @ X - 0.5).astype(np.uint8)
+            writer.write_table(pa.table([*map(pa.array, X), pa.array(y)], schema=schema))
+
+
+def seconds_of_reading(path: Path) -> float:
+    """Return the time in which pyarrow reads all columns, batch by batch."""
+    began = time.perf_counter()
+    for _ in pq.ParquetFile(path).iter_batches(batch_size=2**17):
+        pass
+    return time.perf_counter() - began
+
+
+def row(name: str, n_rows: int, path: Path, folder: Path) -> str:
+    """Return the row of a table of the page: one way to the draws of a file."""
+    run, store = folder / f"{name}-{n_rows}", folder / f"{n_rows}.zarr"
+    shutil.rmtree(run, ignore_errors=True)
+    formula = ("--formula", "y ~ " + " + ".join(f"x{j}" for j in range(COLUMNS)))
+    words = ["fit", str(path), "-o", str(run), *formula, "--model", "logistic", *DRAWS]
+    words += ["--sampler", "smh"] if name == "smh" else ["--store", str(store), "--no-audit"]
+    usage = measure(*words)
+    summary = json.loads(usage.output)
+    least = min(each["ess_bulk"] for each in summary["parameters"].values())
+    rows = summary["sampling"].get("rows_per_iteration")
+    written = store.exists() and sum(f.stat().st_size for f in store.rglob("*") if f.is_file())
+    return (
+        f"| {n_rows:,} | {'file, `smh`' if name == 'smh' else 'store, `auto`'} "
+        f"| {short(seconds_of_reading(path))} | {short(usage.seconds)} | {short(least)} "
+        f"| {'' if rows is None else short(rows)} | {usage.anonymous / 1e6:,.0f} "
+        f"| {written / 1e9 if name != 'smh' else 0:.1f} |"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=float, nargs="+", default=[1e7, 1e8])
+    parser.add_argument("--only", nargs="+", default=["smh", "auto"], choices=["smh", "auto"])
+    options = parser.parse_args()
+    lines = []
+    for n in map(int, options.rows):
+        table = options.folder / f"scan-{n}.parquet"
+        if not table.exists():
+            write_table(table, n)
+        for way in options.only:
+            lines.append(row(way, n, table, options.folder))
+            print(lines[-1], file=sys.stderr)
+            shutil.rmtree(options.folder / f"{n}.zarr", ignore_errors=True)
+    publish(
+        PAGE,
+        "scan",
+        [
+            f"{machine()}, shared with other work; 4 chains of 3,000 draws; the seconds include "
+            "imports, formula, reads and draws.",
+            "",
+            "| rows | way | s, pyarrow alone | s | least effective draws | rows an iteration "
+            "| anonymous memory, MB | written, GB |",
+            "|" + "---|" * 8,
+            *lines,
+        ],
+    )
