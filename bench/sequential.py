@@ -116,7 +116,7 @@ def sizes(folder: Path, counts: list[int]) -> int:
     for n in counts:
         path = folder / f"sequential-{n}.zarr"
         if not path.exists():
-            streammc.stores.simulate("logistic", path, n_rows=n, dim=8, seed=1)
+            streammc.simulate("logistic", path, n_rows=n, dim=8, seed=1)
         store, model = streammc.open_store(path), streammc.models.logistic()
         began = time.perf_counter()
         cv = streammc.control_variates(store, model)
