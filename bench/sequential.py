@@ -42,7 +42,7 @@ def higgs(folder: Path) -> Design:
 
 CASES = {
     "higgs11k": higgs,
-    **{name: REAL_DATA[name] for name in ("flights200k", "bike_hour", "htru2", "norauto", "a9a")},
+    **{name: REAL_DATA[name] for name in ("flights200k", "bike_hour", "htru2", "norauto")},
     "covtype93k": REAL_DATA["covtype93k"],
 }
 
@@ -116,7 +116,7 @@ def sizes(folder: Path, counts: list[int]) -> int:
     for n in counts:
         path = folder / f"sequential-{n}.zarr"
         if not path.exists():
-            streammc.simulate("logistic", path, n_rows=n, dim=8, seed=1)
+            streammc.simulate("logistic", path, rows=n, dim=8, seed=1)
         store, model = streammc.open_store(path), streammc.models.logistic()
         began = time.perf_counter()
         cv = streammc.control_variates(store, model)

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from streammc.samplers.factorised.options import ScalableMetropolis
 
 _STARTS: Final = 100
+_FEW_ROWS: Final = 1000
+_SHARE: Final = 0.1
+"""Rows an iteration, and share of all rows, up to which ``auto`` takes ``smh``."""
 
 
 def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Setup:
@@ -57,7 +60,8 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
     ConfigError
         If no bound on the remainders of the model is known.
     RefusedError
-        If there are other modes, which no proposal reaches.
+        If there are other modes, which no proposal reaches; or an iteration would evaluate too
+        many rows, and nobody asked for ``smh`` by name.
     """
     model: Any = request.model
     require_rows(model)
@@ -73,6 +77,14 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
         text = "no row is read again: the sums of one pass are sufficient statistics"
     else:
         plan = planned(model, cv, request.dataset)
+        rows, n = plan.drawn + plan.certain, request.dataset.n_rows
+        if request.sampler is None and rows > max(_FEW_ROWS, _SHARE * n):
+            raise RefusedError(
+                f"expected smh to evaluate at most {_SHARE:.0%} of the rows in an iteration, found "
+                f"about {rows:,.0f} of {n:,}, since there are few rows or events for "
+                f"{cv.dim} parameters: hmc-ecs needs fewer, from a store, --store NAME.zarr, in "
+                "Python store=; or name smh"
+            )
         text = (
             f"about {plan.drawn:.2g} rows an iteration are drawn ahead, and {plan.certain:,.0f} "
             "are always evaluated"

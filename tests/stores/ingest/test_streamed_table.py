@@ -164,6 +164,14 @@ def test_what_needs_rows_at_random_names_the_store(parquet, monkeypatch):
         gathered(few, np.arange(90, 300))
 
 
+def test_a_plan_of_too_many_rows_is_refused_unless_named(parquet, monkeypatch):
+    monkeypatch.setattr("streammc.samplers.factorised.kernel._FEW_ROWS", 0)
+    monkeypatch.setattr("streammc.samplers.factorised.kernel._SHARE", 1e-5)
+    with pytest.raises(RefusedError, match=r"of 5,000, .* --store NAME\.zarr"):
+        streammc.fit(parquet, FORMULA, "logistic", **SIZES)
+    assert draws(streammc.fit(parquet, FORMULA, "logistic", sampler="smh", **SIZES)).size
+
+
 def test_other_samplers_that_make_passes_alone_do(parquet, columns):
     model = streammc.models.logistic()
     exact = streammc.sample(streamed(parquet, formula=FORMULA), model, sampler=smh(), **SIZES)
