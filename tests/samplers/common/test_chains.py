@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from streammc.samplers.common import chains as module
-from streammc.samplers.common.chains import Chains
+from streammc.samplers.common.chains import Chains, first_position
 
 
 class Kernel:
@@ -68,3 +69,14 @@ def test_the_trace_gets_every_chain_on_its_own_row_and_its_state():
     other.close()
     assert [(["at"], k, k) for k in range(3)] == [kernel.state for kernel in other.kernels]
     assert chains.clock == other.clock
+
+
+@pytest.mark.parametrize(
+    ("spread", "attempt", "scale"), [(1.0, 0, 1.0), (1.0, 2, 1.0), (2.0, 0, 2.0), (2.0, 2, 1.805)]
+)
+def test_first_positions_have_their_spread_and_a_smaller_one_at_later_attempts(
+    spread, attempt, scale
+):
+    normal = np.random.default_rng(1).standard_normal(3)
+    found = first_position(np.random.default_rng(1), 3, 0, attempt, spread)
+    np.testing.assert_allclose(scale * normal, found, rtol=1e-15)

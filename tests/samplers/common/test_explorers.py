@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ladders import problem
+from problems import Small
+from scipy import stats
 
+from streammc.likelihood.target import BASE_TYPE
+from streammc.numerics.jit import f8, jit, vector
 from streammc.priors import normal
 from streammc.samplers import pt
-from streammc.samplers.common.proposals import allocate_trial
+from streammc.samplers.common.proposals import allocate_trial, prior_at
 from streammc.samplers.tempering.ladder import (
     EVALUATED,
     EXPLORERS,
@@ -111,3 +115,20 @@ def test_trajectory_that_overflows_is_rejected(explorer):
     )
     assert found == 0.0 if explorer == "random-walk" else np.isnan(found)
     np.testing.assert_array_equal(0.0, replicas.z[0])
+
+
+@pytest.mark.parametrize("factor", [np.array([[2.0, 0.0], [0.5, 1.0]]), np.zeros((0, 0))])
+def test_the_prior_has_its_gradient_in_the_coordinates_of_the_position(factor):
+    base = Small(n=4).base._replace(factor=factor)
+    z, (theta, gradient, slope) = np.array([0.3, -0.8]), np.full((3, 2), np.nan)
+    value = at_prior(base, z, theta, gradient, slope)
+    shape = factor if len(factor) else np.eye(2)
+    expected = base.theta_star + shape @ z
+    np.testing.assert_allclose(expected, theta, rtol=1e-14)
+    assert stats.norm(scale=10.0).logpdf(expected).sum() == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(shape.T @ (-expected / 100.0), slope, rtol=1e-13)
+
+
+@jit(f8(BASE_TYPE, vector, vector, vector, vector))
+def at_prior(base, z, theta, gradient, slope):
+    return prior_at(base, z, theta, gradient, slope)

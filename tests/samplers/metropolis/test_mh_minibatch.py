@@ -12,6 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from streammc.numerics.jit import jit
 from streammc.samplers import mh_minibatch
+from streammc.samplers.metropolis import clt
 from streammc.samplers.metropolis.acceptance import (
     ACCEPT,
     ERROR,
@@ -259,3 +260,18 @@ def test_the_normal_number_is_given_the_skewness_that_the_noise_lacks(tail: floa
 def made_variance() -> float:
     """Variance of noise and normal number together where skewness is corrected."""
     return float(correction(1.4).sigma ** 2)
+
+
+def test_the_error_of_a_skewed_decision_has_the_term_of_second_order() -> None:
+    sample = 4.0 * np.linspace(0.0, 1.0, 30) ** 3
+    n = sample.size
+    settings, table = (
+        (prepared := prepare(10_000, m=n, skew_corrected=True)).settings,
+        prepared.table,
+    )
+    settings[-1] = 0.0  # the error of the table
+    reply = _asked(settings, sample, 0.0, None, 10_000, 0.0, 0.5, table)[1]
+    facts, kept = np.zeros(N_FACTS), np.zeros(N_TERMS)
+    add_terms(sample, n, 1.0, facts, kept)
+    error = clt.second_order(facts, kept, clt.variance_of_mean(facts))
+    assert 0.0 < error == pytest.approx(reply[ERROR], rel=1e-12)

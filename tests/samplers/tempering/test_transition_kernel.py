@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from streammc.control_variates.certify import without_pass
 from streammc.models import gaussian_mixture, logistic
 from streammc.priors import normal
 from streammc.samplers import pt, stt, tt
+from streammc.samplers.tempering import transition_kernel
 from streammc.samplers.tempering.ladder import EXPLORERS
 from streammc.samplers.tempering.problem import tempering
 from streammc.stores.memory import from_arrays
@@ -143,3 +146,12 @@ def test_a_last_level_at_the_prior_keeps_the_draws_finite():
     found = kernel.advance(200, True)
     assert np.isfinite(found["theta"]).all()
     assert np.isfinite(found["lp"]).all()
+
+
+def test_decisions_have_uniforms_above_0_and_up_to_1(monkeypatch):
+    kernel, seen = begun(KINDS["tt"]), []
+    monkeypatch.setattr(transition_kernel, "run", lambda *args: seen.append(args[-1].uniforms))
+    for number in (0.0, 0.75):
+        kernel.swap_rng = SimpleNamespace(random=lambda shape, at=number: np.full(shape, at))
+        kernel.advance(3, True)
+    assert [[1.0] * 3, [0.25] * 3] == [each.ravel().tolist() for each in seen]
