@@ -45,7 +45,8 @@ def lines(results: dict[str, Any]) -> list[str]:
     drawn = results.get("drawn", len(mutants))
     head = (
         f"{len(mutants)} of {drawn} drawn changes were tried, seed {results['seed']}: "
-        f"{outcomes.count(CAUGHT)} caught, {len(written)} of them by a test written for them; "
+        f"{outcomes.count(CAUGHT)} caught, {len(written)} of them "
+        f"by a test written or found for them; "
         f"{outcomes.count(SAME)} without effect; {outcomes.count(SURVIVED)} survived; "
         f"{outcomes.count(ALIVE)} open: not caught as plain Python, and not tried as compiled "
         f"code. Without a change the same tests passed {controls.count('passed')} of "

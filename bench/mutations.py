@@ -121,10 +121,10 @@ def as_python(tree: Path, known: Knowledge, mutation: Mutation, control: bool) -
         result["tests"] += len(tests)
         if outcome.passed:
             continue
-        if outcome.first.startswith(ENDED):
+        if named or outcome.first.startswith(ENDED):
             unchanged = run_tests(tree, tests, interpreted=True, seconds=limit)
             if not unchanged.passed:
-                continue  # these tests do not end in time without the change either
+                continue  # these tests fail, or do not end in time, without the change as well
         result |= {"outcome": CAUGHT, "by": told(outcome.first)}
         alone = any(each in outcome.first for each in _PYTHON_ALONE)
         if (
