@@ -57,6 +57,7 @@ STORE = "streammc ingest flights.csv flights.zarr --formula 'late ~ distance + C
     ("page", "before"),
     [
         ("how-to/choose-a-sampler.md", [STORE]),
+        ("how-to/from-a-file-to-an-answer.md", []),
         ("how-to/group-effects.md", []),
         ("how-to/mixed-models.md", []),
         ("how-to/predict.md", []),

@@ -131,7 +131,7 @@ def planned(model: Any, cv: ControlVariates, dataset: Dataset) -> PoolPlan:
     drawn = bound < threshold
     total = scale * float(bound[drawn].sum())
     sheet = float(max(_SHEET, _ITERATIONS * most_rows(total, radius)))
-    rate = sheet / max(total, 1e-300)
+    rate = sheet / max(total, threshold)  # the sample may have none that is drawn
     return PoolPlan(radius, threshold, rate, sheet, size * total, scale * float((~drawn).sum()))
 
 
