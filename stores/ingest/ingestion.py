@@ -10,13 +10,13 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.likelihood.blocks import memory_limit
+from streammc.numerics.process_limits import available_memory
 from streammc.settings import OverwriteOption, called_with, values_of
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
@@ -28,7 +28,6 @@ from streammc.stores.ingest.coded_factors import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.row_labels import table_of
-from streammc.stores.ingest.streamed_table import StreamedTable
 from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
 from streammc.stores.memory import MemoryStore
 from streammc.stores.sources.input_files import complete_records, input_records
@@ -39,6 +38,9 @@ from streammc.unfinished import new_folder, remove
 
 KEPT_BYTES: Final = 2**28
 """Most bytes of rows in memory for a sampler that needs them in order alone."""
+if TYPE_CHECKING:
+    from streammc.stores.ingest.streamed_table import StreamedTable
+
 Announce = Callable[[int, int, Sequence[str]], None]
 """``announce(rows, bytes of a row, warnings)``, before the rows are written."""
 
@@ -275,8 +277,7 @@ def make_data_set(
     Warnings name the line ``depth`` calls above: that of the user.
     """
     made = rows_of(table, options, path, overwrite=overwrite, depth=depth + 1, keep=True)
-    assert not isinstance(made, StreamedTable)
-    return made
+    return cast("Store | MemoryStore", made)
 
 
 def rows_of(
@@ -304,10 +305,13 @@ def rows_of(
     try:
         prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
         rows, row_bytes = prepared.size
-        most = min(memory_limit(), KEPT_BYTES) if in_order else memory_limit()
+        most = available_memory() // 2
+        most = min(most, KEPT_BYTES) if in_order else most
         streamed = not keep and rows * row_bytes > most
         store: MemoryStore | StreamedTable
         if streamed:
+            from streammc.stores.ingest.streamed_table import StreamedTable  # loads the compiler
+
             store = StreamedTable(prepared, folder)
         else:
             _warn(prepared.size_warnings(in_memory=True), depth)

@@ -94,7 +94,7 @@ def test_bad_calls_say_what_to_do(csv, tmp_path, monkeypatch):
     with pytest.raises(TypeError, match=r"fit\(\): missing a required argument: 'family'"):
         streammc.fit(table(), FORMULA)
     with monkeypatch.context() as little:
-        little.setattr(ingestion, "memory_limit", lambda: 1000)
+        little.setattr(ingestion, "available_memory", lambda: 2000)
         with pytest.raises(RefusedError, match=r"found hmc, .* --store NAME\.zarr"):
             streammc.fit(table(), FORMULA, "logistic", sampler="hmc")
         tree = streammc.fit(table(), FORMULA, "logistic", **SIZES)

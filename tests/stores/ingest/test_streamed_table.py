@@ -28,7 +28,7 @@ SIZES = {"draws": 500, "warmup": 200, "chains": 4, "seed": 1}
 
 @pytest.fixture(autouse=True)
 def nothing_fits(monkeypatch):
-    monkeypatch.setattr(ingestion, "memory_limit", lambda: 1000)
+    monkeypatch.setattr(ingestion, "available_memory", lambda: 2000)
     monkeypatch.setattr(streamed_table, "_BLOCK_BYTES", 2**14)
 
 
@@ -183,7 +183,7 @@ def test_other_samplers_that_make_passes_alone_do(parquet, columns):
 
 def test_a_sampler_of_passes_alone_reads_large_tables_in_order(parquet, monkeypatch):
     only_in_order = streammc.fit(parquet, FORMULA, "logistic", **SIZES)
-    monkeypatch.setattr(ingestion, "memory_limit", lambda: 10**9)
+    monkeypatch.setattr(ingestion, "available_memory", lambda: 10**10)
     monkeypatch.setattr(ingestion, "KEPT_BYTES", 1000)
     by_name = streammc.fit(parquet, FORMULA, "logistic", sampler="smh", **SIZES)
     assert np.array_equal(draws(by_name), draws(only_in_order))
