@@ -101,7 +101,11 @@ def test_killed_at_eight_instants_it_ends_with_the_same_draws(new_job, whole: Pa
     assert not killed_after(first, 300.0)
     seconds = time.monotonic() - begun
     landed = []
-    for kill in range(KILLS):
+    for kill in range(4 * KILLS):
+        places = {place for killed, place in landed if killed}
+        # More than eight where none of them fell between ingest and the run, which is short.
+        if kill >= KILLS and {"nothing", "flights.zarr"} < places:
+            break
         folder = new_job()
         # Multiples of the golden ratio spread evenly over the time that the whole job takes.
         killed = killed_after(folder, seconds * (0.618 * kill % 1.0))
@@ -119,6 +123,7 @@ def test_a_signal_ends_it_in_time_and_the_same_command_goes_on(
     new_job, whole: Path, signum: signal.Signals
 ) -> None:
     codes: list[int] = []
+    told = 0
     # Earlier ones follow where the job is faster than it was before, and ends first.
     for share in (0.25, 0.4, 0.6, 0.8, 0.1, 0.15, 0.2, 0.05):
         if len(codes) >= 4 and codes.count(143) >= 2:
@@ -137,11 +142,14 @@ def test_a_signal_ends_it_in_time_and_the_same_command_goes_on(
         if process.returncode:
             assert 143 == process.returncode, err
             assert 143 == json.loads(out)["error"]["exit_code"]
-            assert "interrupted" == summary(folder)["outcome"]
+            if (folder / "work" / "summary.json").exists():  # else it came before the first stage
+                told += 1
+                assert "interrupted" == summary(folder)["outcome"]
         assert "Traceback" not in err
         assert 0 == program("run", "job.toml", "--quiet", cwd=folder).code
         assert results(whole) == results(folder)
     assert codes.count(143) >= 2
+    assert told >= 1
 
 
 def test_other_draws_would_be_seen(new_job, whole: Path) -> None:
