@@ -21,6 +21,7 @@ SAMPLERS: dict[str, Case] = {
     "logistic-300-hmc-ecs": Case("n = 300", "logistic", "hmc-ecs", binary(300), WIDE),
     "logistic-signed": on_rows("hmc-ecs-signed"),
     "logistic-laplace": on_rows("laplace"),
+    "logistic-smh": on_rows("smh"),
     "logistic-mh": Case("every sampler", "logistic", "mh", binary(300), WIDE),
     "logistic-mh-minibatch": on_rows("mh-minibatch"),
     "logistic-mh-fixed": on_rows("mh-fixed"),

@@ -416,7 +416,7 @@ def refuse_stop(sampler: Sampler | None, rule: StopRule | None, draws: int) -> N
     """Raise ConfigError for a stopping rule that a run of so many first draws cannot keep."""
     if rule is None:
         return
-    if sampler is not None and sampler.arrays:
+    if sampler is not None and sampler.draws_together:
         raise ConfigError(
             f"expected no stopping rule for {sampler.name}, which makes all draws together, "
             f"found {rule.text()}: leave out stop, or use another sampler"

@@ -243,6 +243,7 @@ FAMILY_CHECKS = {
     "hmc-ecs": "variance of the log-likelihood estimate",
     "hmc-ecs-signed": "mean sign",
     "laplace": "Pareto k of the weights",
+    "smh": "rows an iteration",
     "mint": "variance of the carried estimates",
     "mintee": "smallest rate of jumps between levels",
     "pt": "restarts from the prior",

@@ -61,10 +61,10 @@ BUGS = {
     ),
     "prior dropped": Bug(
         f"{HAMILTONIAN}/problem.py",
-        "        model.prior_table(cv.labels),\n        model.constants,\n        model.n_linear,\n"
-        "        _NOT_EXPANDED,",
-        "        0.0 * model.prior_table(cv.labels),\n        model.constants,\n"
-        "        model.n_linear,\n        _NOT_EXPANDED,",
+        "        prior=model.prior_table(cv.labels),\n        constants=model.constants,\n"
+        "        n_linear=model.n_linear,\n        order=_NOT_EXPANDED,",
+        "        prior=0.0 * model.prior_table(cv.labels),\n        constants=model.constants,\n"
+        "        n_linear=model.n_linear,\n        order=_NOT_EXPANDED,",
         CLOSED_FORM,
         "gamma_poisson",
         compiled=False,

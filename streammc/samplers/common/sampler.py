@@ -331,6 +331,8 @@ class Sampler(Shown, ABC):
     """Whether the sampler counts how often a draw from the prior reaches the posterior."""
     samples_scales: ClassVar[bool] = False
     """Whether the sampler draws the effects of factors together with their scale."""
+    draws_together: ClassVar[bool] = False
+    """Whether all draws are made before the first: a run cannot go on beyond them."""
     least_sign: ClassVar[float | None] = None
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}

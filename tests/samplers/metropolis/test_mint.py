@@ -229,7 +229,9 @@ def test_estimates_whose_skewness_moves_the_density_by_a_tenth_are_told(third, s
     known = {"tau": 0.5, "lambda": 0.25, "alpha": 0.5, "temperature": 2.0, "subsample_size": 100}
     noise = {"noise_variance": 0.5, "finite_factor": 1.0, "marginal": None, "third_order": third}
     facts = {"sampler": "mint", "chains": 4, "decision_error_unknown": 0.0}
-    checks = noise_checks({**facts, "mint": {**known, **noise, "chains_that_never_moved": 0}})
+    checks = noise_checks(
+        {"sampling": {**facts, "mint": {**known, **noise, "chains_that_never_moved": 0}}}
+    )
     warnings = [each.warning for each in checks if each.warning]
     assert [skewed] * skewed == ["has 0.12 on average beyond v / 2" in each for each in warnings]
 
