@@ -81,6 +81,17 @@ def test_the_command_draws_the_same_and_once(store, csv, expected, tmp_path):
     assert np.array_equal(draws(streammc.open_run(run))[:, :200], expected)
 
 
+def test_a_dry_run_of_smh_says_what_it_takes(csv, tmp_path):
+    store = str(tmp_path / "s.zarr")
+    assert command("ingest", str(csv), store, "--formula", FORMULA).code == 0
+    words = ["sample", store, "-o", str(tmp_path / "run"), "--model", "logistic"]
+    dry = command(*words, "--sampler", "smh", "--dry-run", "--json", *FLAGS)
+    assert dry.code == 0
+    assert dry.json["target"] == "exact"
+    assert "rows an iteration are drawn ahead" in dry.json["reason"]
+    assert not (tmp_path / "run").exists()
+
+
 def test_bad_calls_say_what_to_do(csv, tmp_path, monkeypatch):
     data = streammc.from_table(table(), formula=FORMULA)
     with pytest.raises(ConfigError, match="found a data set: call streammc"):

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.certify import require_rows
 from streammc.control_variates.mode.modes import ADVICE
+from streammc.control_variates.plan.reach import lines_of, more_than_normal
 from streammc.errors import ModelError, RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
+from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import taylor
 from streammc.protocols import Index, RowSource
 from streammc.samplers.common.chains import BATCH_SECONDS, DISPERSED, Chain, first_position
@@ -44,9 +46,14 @@ from streammc.samplers.factorised.pool import (
 )
 
 if TYPE_CHECKING:
+    from streammc.control_variates.expansion import ControlVariates
     from streammc.samplers.factorised.options import ScalableMetropolis
 
 _STARTS: Final = 100
+_MOST_MISSED: Final = 0.05
+"""Of mass and variance, more than a normal density misses itself."""
+_LINE_ROWS: Final = 16_384
+_LINE_POINTS: Final = 101
 _FEW_ROWS: Final = 1000
 _SHARE: Final = 0.1
 """Rows an iteration, and share of all rows, up to which ``auto`` takes ``smh``."""
@@ -60,8 +67,8 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
     ConfigError
         If no bound on the remainders of the model is known.
     RefusedError
-        If there are other modes, which no proposal reaches; or an iteration would evaluate too
-        many rows, and nobody asked for ``smh`` by name.
+        If there are other modes, or tails, which no proposal reaches; or an iteration would
+        evaluate too many rows, and nobody asked for ``smh`` by name.
     """
     model: Any = request.model
     require_rows(model)
@@ -72,6 +79,7 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             "expected one mode for smh, found others of comparable evidence, which no proposal "
             f"around theta_star reaches: use --sampler hmc, and {ADVICE}"
         )
+    _require_normal_tails(request, cv)
     if model.exact_sums is not None:
         plan = PoolPlan(np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
         text = "no row is read again: the sums of one pass are sufficient statistics"
@@ -89,11 +97,32 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             f"about {plan.drawn:.2g} rows an iteration are drawn ahead, and {plan.certain:,.0f} "
             "are always evaluated"
         )
-        n = request.dataset.n_rows
         read = {"rows_read": n, "bytes_read": n * request.dataset.rows().row_bytes}
         cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
     reason = f"{reason or NAMED}; {text}"
     return Setup(sampler, cv, None, reason, {"pool_plan": np.array(plan)})
+
+
+def _require_normal_tails(request: RunRequest, cv: ControlVariates) -> None:
+    """Raise RefusedError where proposals do not reach the tails of the posterior.
+
+    A chain that comes there stays for thousands of iterations, and one that does not shows nothing.
+    """
+    count = request.chains * request.draws
+    with single_threaded():  # the bits of a product depend on its threads
+        lines = lines_of(
+            request.dataset, request.model, cv, most_rows=_LINE_ROWS, per_line=_LINE_POINTS
+        )
+    missed = more_than_normal(lines, count, cv.dim)
+    worst = int(np.argmax(missed))
+    if not missed[worst] <= _MOST_MISSED:
+        size = f"{missed[worst]:.0%}" if missed[worst] < 1.0 else "more"
+        where = f"the tail of {lines.names[worst]}" if lines.names[worst] else "its tails"
+        raise RefusedError(
+            f"expected at most {_MOST_MISSED:.0%} of the posterior's mass and variance where none "
+            f"of {count} normal draws comes, found {size} in {where}: the posterior "
+            "is too far from normal for smh; use hmc-ecs, or hmc"
+        )
 
 
 def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> FactorisedProblem:

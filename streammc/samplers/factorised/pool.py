@@ -38,10 +38,11 @@ OUTSIDE: Final = 1e-12
 _ALWAYS: Final = 0.25
 """Times an iteration that a row would be drawn, from which on it is always evaluated."""
 _PAIRS: Final = 2048
+"""Pairs of draws of the Gaussian over which ``f`` is averaged."""
 _SHEET: Final = 8192
 """Rows of a sheet; more where iterations take more."""
 _ITERATIONS: Final = 4
-"""Of the largest, that a sheet has rows for."""
+"""A sheet has rows for so many iterations of the largest size."""
 _MEMORY: Final = 0.25
 """Share of ``memory_limit`` for sheets."""
 _SLICE: Final = 2**14
@@ -106,7 +107,7 @@ def joined(parts: list[PoolRows], d: int) -> PoolRows:
 
 
 def some(rows: PoolRows, which: Any) -> PoolRows:
-    """Return those of the rows."""
+    """Return the rows at ``which``, an index array, a mask or a slice."""
     expansion = rows.expansion[which] if len(rows.expansion) else rows.expansion
     return PoolRows(
         rows.z[which], rows.y[which], rows.weight[which], rows.eta[which], expansion,

@@ -27,22 +27,18 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.control_variates.certify import require_rows
-from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.mode.modes import ADVICE
-from streammc.control_variates.plan.pilot import remainders
-from streammc.control_variates.plan.tails import FAR, ends_of, unit
+from streammc.control_variates.plan.reach import lines_of, more_than_normal
 from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k, smoothed_rows
 from streammc.errors import RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
-from streammc.likelihood.data_views import draw_subset
-from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.likelihood.remainder_pass import remainder_sums
 from streammc.likelihood.target import Base
 from streammc.numerics.prior import log_prior
@@ -57,19 +53,6 @@ if TYPE_CHECKING:
     from streammc.samplers.importance.laplace import Laplace
 
 
-# Whether proposals reach the tails of the posterior, and heavier proposals where they do not.
-#
-# With ``N`` proposals a normal density is drawn from up to a distance ``r`` that one of them
-# exceeds about once. The posterior is followed along lines through the mode, whitened by its
-# Laplace approximation: the direction of every parameter, across it at the typical distance of
-# draws, and random ones. On each
-#
-#     missed(r) = integral over |t| > r of (1 + u^2) p(t) dt,
-#
-# with ``p`` the posterior density on the line and ``u`` standard under it, bounds what is lost of
-# masses, means (in sd) and variances, however the weights of the proposals look.
-
-
 _DF: Final = 3.0
 _WIDER: Final = 1.5
 HEAVY_WORDS: Final = f"a Student t with {_DF:g} degrees of freedom, {_WIDER:g} times as wide"
@@ -77,30 +60,6 @@ _SHARE: Final = 0.5
 """Of the heavy proposals."""
 _MOST_MISSED: Final = 0.02
 """More than a normal density misses itself."""
-_AXES: Final = 16
-_RADIAL: Final = 8
-_POINTS: Final = 401
-_AT_ONCE: Final = 2**22
-"""Rows times points that are evaluated together."""
-
-
-class Lines(NamedTuple):
-    """The posterior along L lines at T points each."""
-
-    t: Matrix
-    """(L, T) distances from the centre."""
-    weight: Matrix
-    """(L, T) posterior mass at the points times ``1 + u^2``."""
-    radial: Vector
-    """(L,) 1 where t is the length of all coordinates, 0 where it is one of them."""
-    names: tuple[str, ...]
-    """The parameter of each line; empty for a random one."""
-
-    def missed(self, along: float, radial: float) -> Vector:
-        """Return (L,) what lies beyond these distances."""
-        reach = np.where(self.radial > 0.0, radial, along)
-        found: Vector = np.where(np.abs(self.t) > reach[:, None], self.weight, 0.0).sum(axis=1)
-        return found
 
 
 def needs_heavy_proposals(request: RunRequest, cv: ControlVariates, count: int) -> bool:
@@ -111,14 +70,10 @@ def needs_heavy_proposals(request: RunRequest, cv: ControlVariates, count: int) 
     RefusedError
         If these miss a tail too.
     """
-    lines = lines_of(request, cv)
-    d = cv.dim
-    along, radial = _normal_reach(count, d)
-    own = _normal_lines(d).missed(along, radial)
-    missed = lines.missed(along, radial)
-    if (missed <= _MOST_MISSED + np.where(lines.radial > 0.0, own[1], own[0])).all():
+    lines = lines_of(request.dataset, request.model, cv)
+    if (more_than_normal(lines, count, cv.dim) <= _MOST_MISSED).all():
         return False
-    missed = lines.missed(*_heavy_reach(count, d))
+    missed = lines.missed(*_heavy_reach(count, cv.dim))
     worst = int(np.argmax(missed))
     if not missed[worst] <= _MOST_MISSED:
         size = missed[worst]
@@ -149,65 +104,6 @@ def proposals(
     return z, np.logaddexp(math.log(1.0 - _SHARE) - 0.5 * square, math.log(_SHARE) + far)
 
 
-def lines_of(request: RunRequest, cv: ControlVariates) -> Lines:
-    """Return the posterior along its lines; of many rows from a sample of their remainders."""
-    posterior = _posterior(request, cv)
-    d = cv.dim
-    axes = np.arange(d)
-    if d > _AXES:  # those along which the density falls least
-        far = 4.0 * unit(cv.factor)
-        fall = posterior(np.concatenate([far, -far]))[0].reshape(2, -1).max(axis=0)
-        axes = np.sort(np.argsort(-fall, kind="stable")[:_AXES])
-    directions = unit(cv.factor[axes])
-    generator = streams.stream(0, 6, streams.Role.PLAN)
-    across = generator.standard_normal(directions.shape)
-    across -= (across * directions).sum(axis=1, keepdims=True) * directions
-    across = math.sqrt(d - 1.0) * unit(across)
-    radial = unit(generator.standard_normal((_RADIAL, d)))
-    # Through the mode and beside it.
-    origin = np.concatenate([np.zeros_like(directions), across, np.zeros_like(radial)])
-    direction = np.concatenate([directions, directions, radial])
-    power = np.repeat([0.0, d - 1.0], [2 * len(axes), _RADIAL])
-    names = [cv.labels[j] for j in axes] * 2 + [""] * _RADIAL
-    ends = ends_of(posterior, origin, direction, power)
-    alive = ~np.isnan(ends[0])
-    origin, direction, power, ends = origin[alive], direction[alive], power[alive], ends[:, alive]
-    far_away = 3.0 * FAR[-1]
-    low, high = np.maximum(ends[0], -far_away), np.minimum(ends[1], far_away)
-    t = np.linspace(low, high, _POINTS, axis=1)
-    points = origin[:, None] + t[..., None] * direction[:, None]
-    log = posterior(points.reshape(-1, d))[0].reshape(t.shape)
-    weight = _second_moments(t, log, power)
-    weight[~np.isfinite(ends).all(axis=0)] = np.inf
-    kept = tuple(name for name, used in zip(names, alive, strict=True) if used)
-    return Lines(t, weight, np.where(power > 0.0, 1.0, 0.0), kept)
-
-
-def _second_moments(t: Matrix, log: Matrix, power: Vector) -> Matrix:
-    """Return (L, T) the mass at evenly spaced points times ``1 + u^2``."""
-    log = log + power[:, None] * np.log(np.maximum(np.abs(t), 1e-3))
-    mass = np.exp(log - log.max(axis=1, keepdims=True))
-    mass /= mass.sum(axis=1, keepdims=True)
-    square = (t - (mass * t).sum(axis=1, keepdims=True)) ** 2
-    spread = np.maximum((mass * square).sum(axis=1, keepdims=True), 1e-12)
-    found: Matrix = mass * (1.0 + square / spread)
-    return found
-
-
-def _normal_lines(d: int) -> Lines:
-    """Return a line of one coordinate and one of all, of a normal density."""
-    t = np.tile(np.linspace(-12.0 - math.sqrt(d), 12.0 + math.sqrt(d), 4001), (2, 1))
-    weight = _second_moments(t, -0.5 * t * t, np.array([0.0, d - 1.0]))
-    return Lines(t, weight, np.array([0.0, 1.0]), ("", ""))
-
-
-def _normal_reach(count: int, d: int) -> tuple[float, float]:
-    """Return how far normal proposals reach along a coordinate, and in length."""
-    from scipy.special import chdtri, ndtri
-
-    return float(ndtri(1.0 - 1.0 / count)), math.sqrt(chdtri(d, 1.0 / count))
-
-
 def _heavy_reach(count: int, d: int) -> tuple[float, float]:
     """Return the same of the heavy proposals."""
     from scipy.special import fdtri, stdtrit
@@ -215,35 +111,6 @@ def _heavy_reach(count: int, d: int) -> tuple[float, float]:
     share = 1.0 / (_SHARE * count)
     length = math.sqrt(d * fdtri(d, _DF, 1.0 - share))
     return _WIDER * float(stdtrit(_DF, 1.0 - share)), _WIDER * length
-
-
-def _posterior(request: RunRequest, cv: ControlVariates) -> Callable[[Matrix], Matrix]:
-    """Return the function z (S, d) -> (1, S) log posterior, up to a constant."""
-    dataset, model = request.dataset, request.model
-    rows = draw_subset(dataset, SUBSET_BYTES)
-    scale = dataset.n_rows / max(len(rows.y), 1)
-    table = model.prior_table(cv.labels)
-    where = coordinates(model, cv.theta_star, cv.noise)
-    gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
-    step = max(_AT_ONCE // max(len(rows.y), 1), 1)
-
-    def batch(z: Matrix) -> Vector:
-        shifts = z @ cv.factor.T
-        moved = where.shifts(shifts)
-        with np.errstate(all="ignore"):
-            log: Vector = scale * remainders(cv, model, rows, shifts).sum(axis=1)
-            if cv.order >= 1:
-                log = log + moved @ gradient
-            if cv.order == 2:
-                log = log + 0.5 * ((moved @ hessian) * moved).sum(axis=1)
-            log = log + [log_prior(cv.theta_star + s, table, np.zeros(cv.dim)) for s in shifts]
-        return np.where(np.isnan(log) | (log == np.inf), -np.inf, log)
-
-    def posterior(z: Matrix) -> Matrix:
-        parts = [batch(z[first : first + step]) for first in range(0, len(z), step)]
-        return np.concatenate(parts)[None]
-
-    return posterior
 
 
 def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:

@@ -49,7 +49,7 @@ FAMILIES = {
     "poisson": (models.poisson, normal(scale=2.0), False),
     "exponential": (models.exponential, normal(scale=2.0), False),
     "weights": (models.logistic, normal(scale=2.0), True),
-    "student-t prior": (models.logistic, student_t(df=3.0, scale=0.3), False),
+    "student-t prior": (models.logistic, student_t(df=3.0, scale=1.0), False),
     "laplace prior": (models.poisson, laplace_prior(0.0, 0.2), False),
 }
 
@@ -96,7 +96,8 @@ def largest_z(run, truth):
     u = (run.draws_matrix() - mean) / sd
     values = [(u[..., 0], 0.0), (u[..., 1], 0.0), (u[..., 0] ** 2, 1.0), (u[..., 1] ** 2, 1.0)]
     values.append((u[..., 0] * u[..., 1], both))
-    means = np.array([x.mean(axis=1) - exact for x, exact in values])  # (value, chain)
+    # Means of ten stretches of each of the twenty chains.
+    means = np.array([x.reshape(200, -1).mean(axis=1) - exact for x, exact in values])
     error = means.std(axis=1, ddof=1) / np.sqrt(means.shape[1])
     return np.abs(means.mean(axis=1) / error).max()
 
@@ -227,7 +228,10 @@ def test_gaussian_needs_no_row(tmp_path):
     assert run.statistics("n_rows")["n_rows"].max() == 0
     for j in range(3):
         for power in (1, 2):
-            pair = [np.mean(each.draws_matrix()[..., j] ** power, axis=1) for each in (run, other)]
+            pair = [
+                np.mean(each.draws_matrix()[..., j].reshape(200, -1) ** power, axis=1)
+                for each in (run, other)
+            ]
             error = np.sqrt(sum(x.var(ddof=1) / len(x) for x in pair))
             assert abs(pair[0].mean() - pair[1].mean()) < Z * error, (j, power)
 
@@ -255,6 +259,14 @@ def test_reads_threads_and_interruptions_change_no_bit(reads, tmp_path, monkeypa
         finished.append(run_job(request).finished)
     assert finished == [False, False, True]
     assert np.array_equal(RunDirectory.open(path).draws_matrix(), plain)
+
+
+def test_a_tail_that_proposals_do_not_reach_is_refused(tmp_path):
+    """A prior far narrower than its tails: chains that come there stay for thousands of draws."""
+    data, _ = case("logistic")
+    narrow = models.logistic(prior=student_t(df=3.0, scale=0.3))
+    with pytest.raises(RefusedError, match=r"too far from normal for smh; use hmc-ecs, or hmc"):
+        drawn(data, narrow, tmp_path / "run")
 
 
 def test_what_has_no_bound_is_refused(tmp_path):
