@@ -27,7 +27,7 @@ from streammc.samplers.factorised.loop import (
     CURRENT_ANGLE,
     DONE,
     NEEDS_ROWS,
-    STATISTICS,
+    TOO_MANY,
     VALUE,
     PoolRows,
     Target,
@@ -169,6 +169,7 @@ def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> F
         pool=pool,
         rows=pool.certain if pool else joined([], d),
         aim=sampler.acceptance,
+        statistics=sampler.statistics,
         base=base,
         source=request.dataset.rows(),
         certain=allocate_block(0, request.dataset.n_features, model.n_linear + model.n_scalar),
@@ -189,6 +190,8 @@ class FactorisedProblem:
     rows: PoolRows
     """Rows that are always evaluated."""
     aim: float
+    """Share of proposals to accept."""
+    statistics: tuple[str, ...]
     base: Base
     source: RowSource
     certain: Block
@@ -204,13 +207,12 @@ class FactorisedProblem:
 class FactorisedChain(Chain):
     """One chain: its state, and the sheets that it has taken."""
 
-    statistics = STATISTICS
-
     def __init__(
         self, problem: FactorisedProblem, seed: int, chain: int, *, batch_iterations: int
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem, self.chain = problem, chain
+        self.statistics = problem.statistics
         d = len(problem.target.theta_star)
         self._state = allocate_state(d, problem.aim)
         self._sheet = 0
@@ -302,10 +304,12 @@ class FactorisedChain(Chain):
             if code == NEEDS_ROWS:
                 self._take()
             elif code != DONE:
+                what = "remainders of rows within their bounds, found one beyond"
+                if code == TOO_MANY:
+                    what = f"at most {problem.target.most:,} rows, found more wanted"
                 raise RefusedError(
-                    "expected remainders of rows within their bounds, found one beyond in "
-                    f"iteration {self.iteration + done + 1} of chain {self.chain}: use hmc-ecs, "
-                    "and report it"
+                    f"expected {what} in iteration {self.iteration + done + 1} of chain "
+                    f"{self.chain}: use hmc-ecs, and report it"
                 )
         self.iteration += len(theta)
 

@@ -52,8 +52,8 @@ from streammc.numerics.jit import (
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index, Matrix, Vector
 
-STATISTICS: Final = ("lp", "acceptance_rate", "n_rows", "angle", "distance")
-LP, ACCEPTANCE_RATE, N_ROWS, ANGLE, DISTANCE = range(len(STATISTICS))
+LP, ACCEPTANCE_RATE, N_ROWS, ANGLE, DISTANCE = range(5)
+"""Columns of the statistics of a draw, as the options name them."""
 CHECKED: Final = 16
 """Rows of the third step that are evaluated together: those after a rejection were in vain."""
 

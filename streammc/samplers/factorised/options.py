@@ -59,8 +59,8 @@ class ScalableMetropolis(Sampler):
         "angle",
         "distance",
     )
-    """``lp``: log posterior, that of the rows in memory exact and of all others by their
-    expansions; ``angle`` of the rotation; ``distance`` from theta_star, divided by the radius."""
+    """Columns of ``loop``. ``lp``: log posterior, that of rows in memory exact and of all others
+    by their expansions; ``angle`` of the rotation; ``distance`` from theta_star over the radius."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"pool_plan": ("pool_quantity",)}
     """The fields of ``pool.PoolPlan``."""
 

@@ -257,7 +257,7 @@ class Pool:
             )
         wanted = math.ceil(1.1 * plan.drawn * iterations / plan.sheet_rows) if plan.drawn else 1
         self.sheets_of_a_read = min(max(wanted, 1), fit)
-        self.reads, self.n_rows, self.chains = 0, dataset.n_rows, chains
+        self.n_rows, self.chains = dataset.n_rows, chains
         read = self._read(0)
         self.total = float(read.total.sum())
         self.certain = expanded(at.model, joined(read.certain, len(at.theta_star)))
@@ -273,7 +273,6 @@ class Pool:
         count, at = self.sheets_of_a_read, self._task.at
         task = replace(self._task, first=first, last=first + count)
         read = self._dataset.reduce(task, scheduler=self._scheduler, progress=self._progress)
-        self.reads += 1
         # Chains are at most an interval apart: the sheets before these may still be in use.
         sheets = {
             key: rows for key, rows in self._sheets.items() if first - count <= key[1] < first
