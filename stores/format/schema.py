@@ -255,7 +255,11 @@ def _attributes(group: dict[str, Any], root: Root) -> dict[str, Any]:
 def _member(
     document: dict[str, Any], name: str, root: Root
 ) -> tuple[Member, int, int, Shards | None]:
-    """Return the row array that a document describes, its rows, rows per chunk and shards."""
+    """Return the array that a document describes, its rows, rows per chunk and shards.
+
+    Only what the layout follows from is checked here; :func:`read_schema` then compares the whole
+    document with the one that this version writes.
+    """
     key = f"{name}/{METADATA}"
     dtype = document.get("data_type")
     allowed = (MEMBER_DTYPES | GROUP_DTYPES)[name]
@@ -272,10 +276,11 @@ def _member(
         raise _wrong(root, key, "chunk_shape", f"all of at most {MAX_FEATURES} columns", chunks)
     codecs = document.get("codecs")
     shards = None if name in GROUP_DTYPES else shards_of(codecs, chunks[0])
-    for codec in [] if shards else codecs if isinstance(codecs, list) else [None]:
-        label = codec.get("name") if isinstance(codec, dict) else codec
-        if label != "bytes":
-            raise _wrong(root, key, "codec", "bytes", label)
+    if shards is None:
+        for codec in codecs if isinstance(codecs, list) else [None]:
+            label = codec.get("name") if isinstance(codec, dict) else codec
+            if label != "bytes":
+                raise _wrong(root, key, "codec", "bytes", label)
     return Member(name, np.dtype(dtype).name, columns), shape[0], chunks[0], shards
 
 
@@ -321,7 +326,7 @@ def _combine(members: list[tuple[Member, int, int, Shards | None]], root: Root) 
         if other_chunk != chunk:
             raise _wrong(root, key, "chunk_shape", f"{chunk} rows as X has", other_chunk)
         if other_shards != shards:
-            raise _wrong(root, key, "codecs", "the pieces that X has", other_shards)
+            raise _wrong(root, key, "codecs", "the shards that X has", other_shards)
         if chunk * member.row_bytes > MAX_CHUNK_BYTES:
             limit = f"chunks of at most {MAX_CHUNK_BYTES >> 20} MB"
             raise _wrong(root, key, "chunk_shape", limit, f"{chunk} rows")
@@ -358,7 +363,7 @@ def check_features(root: Root, names: list[str]) -> None:
     expected = feature_chunk(names)
     content = np.empty(len(expected), np.uint8)
     read_object(root, FEATURE_KEY, content)
-    if content[:-4].tobytes() != expected[:-4]:
+    if content[:-4].tobytes() != expected[:-4]:  # without the CRC-32C at the end
         raise StoreError(
             f"expected the names in {FEATURE_KEY!r} of store {str(root)!r} to be those in "
             f"{METADATA!r}: copy or make the store again"
@@ -415,7 +420,10 @@ def good_groups(attributes: dict[str, Any]) -> bool:
 
 
 def shards_of(codecs: Any, chunk_rows: int) -> Shards | None:
-    """Return the pieces that ``codecs`` of ``zarr.json`` describe; ``None`` if they are others."""
+    """Return the shards that ``codecs`` of ``zarr.json`` describe; ``None`` without shards.
+
+    ``chunk_rows`` are the rows of a shard, which must be whole inner chunks.
+    """
     first = codecs[0] if isinstance(codecs, list) and codecs else None
     own = first.get("configuration") if isinstance(first, dict) else None
     shape = own.get("chunk_shape") if isinstance(own, dict) else None

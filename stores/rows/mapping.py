@@ -69,7 +69,9 @@ def map_member(root: Path, layout: Layout, member: Member) -> NDArray[Any]:
     shape = member.shape(layout.chunk_rows * layout.n_chunks)
     dtype = np.dtype(member.dtype).newbyteorder("<")
     if size % mmap.PAGESIZE and layout.n_chunks > 1:
-        return _load_member(root, layout, member, shape)  # one-byte response, pages of 64 kB
+        # Files can be mapped at whole pages only: not chunks of one-byte responses, where pages
+        # have 64 kB.
+        return _load_member(root, layout, member, shape)
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     owner = _Range(pages * layout.n_chunks, shape, dtype)
     for chunk in range(layout.n_chunks):

@@ -43,7 +43,11 @@ _FOREIGN: Final = {
 
 
 class Table:
-    """A table: one or more sources with the same columns, one after the other."""
+    """A table: one or more sources with the same columns, one after the other.
+
+    ``hidden``, ``integers``, ``booleans``, ``written`` and ``spool`` are those of ``Source``: a
+    column that has a property in one source has it in the table.
+    """
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
@@ -60,6 +64,7 @@ class Table:
         rows = [source.n_rows for source in self.sources]
         self.n_rows = None if None in rows else sum(row or 0 for row in rows)
         self._starts: list[int] = []
+        """First row of each source in the last pass, counted over the table."""
         self.rows_read: list[int] = []
         """Rows of each source in the last pass; empty before its end."""
         self._stamps = self._stamp()
@@ -101,7 +106,7 @@ class Table:
         text: Texts = False,
         levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
-        """Yield record batches of every source in turn."""
+        """Yield record batches of every source in turn; arguments as of ``Source.batches``."""
         self._starts, self.rows_read = [], []
         done = 0
         for source in self.sources:

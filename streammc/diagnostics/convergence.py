@@ -32,7 +32,8 @@ def numbers(name: str, values: ArrayLike, ndim: int | None = None) -> NDArray[np
         raise ConfigError(
             f"expected an array of numbers as {name}, found {type(values).__name__}: pass one"
         ) from None
-    if array.ndim != (array.ndim or -1 if ndim is None else ndim):
+    fits = array.ndim >= 1 if ndim is None else array.ndim == ndim
+    if not fits:
         wanted = "1 or more" if ndim is None else ndim
         raise ConfigError(
             f"expected {name} of {wanted} dimensions, found shape {array.shape}: pass an array"

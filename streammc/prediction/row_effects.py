@@ -3,7 +3,10 @@
 Given a draw of theta, the posterior of the effect of a group in the data of the run is that of the
 nodes of its quadrature: values of the effect, with shares of sum 1. The effect of a new group is
 Normal(0, Sigma). A row has the part ``w = u_1 + z u_2`` of its linear predictor from its group,
-``z`` the slope's column.
+``z`` the slope's column (``slope_column``).
+
+The nodes give four moments of w, and these its quantiles where it is nearly normal. The nodes of
+other groups are computed again, so densely that the quantiles of w are those of its values there.
 """
 
 from __future__ import annotations
@@ -172,16 +175,17 @@ _CACHE_BYTES: Final = 2**27
 """Nodes of groups that are kept for the next rows: 5,000 groups at 100 draws and 15 nodes."""
 _USUAL_NODES: Final = 15
 """Least number of values of w, of a row and draw, for which a tile of rows has room."""
-_EVEN: Final = 0.25
+_NEARLY_NORMAL: Final = 0.25
 """Largest skewness and excess kurtosis of intercepts whose quantiles follow from four moments."""
-_EVEN_OF_TWO: Final = 0.7
+_NEARLY_NORMAL_OF_TWO: Final = 0.7
 """The same for two effects: their nodes are too far apart to give better quantiles."""
 _PANEL_ROOM: Final = 256
 """Room for the nodes or cells of panels of an intercept: their number varies with the group."""
 _DENSE_OF_TWO: Final = 25
-"""Nodes for each of intercept and slope where quantiles are those of the nodes."""
+"""Dense nodes for each of intercept and slope."""
 
 Cube = NDArray[np.float64]
+"""Array of three or four dimensions, as stated."""
 
 
 class GroupPart(NamedTuple):
@@ -200,7 +204,7 @@ class GroupPart(NamedTuple):
     shares: Cube | None
     """(k, S, Q) their weights, of sum 1."""
     dense: bool = False
-    """Whether the values are so many that quantiles are theirs."""
+    """Whether the values are so dense that quantiles are theirs."""
 
 
 @dataclass(eq=False)
@@ -224,8 +228,11 @@ class RowEffects:
     integrate: bool
     """Whether rows of new groups are predicted, or refused."""
     index: LabelIndex | None = None
+    """Groups of the run by label; ``None`` if ``same``, or if all groups are new."""
     _cache: OrderedDict[int, Cube] = field(default_factory=OrderedDict)
+    """Nodes of groups, the last used at the end."""
     _constants: dict[int, Vector] = field(default_factory=dict)
+    """Constants of ``known`` by its number of nodes."""
     _lock: Any = field(default_factory=Lock)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -274,7 +281,7 @@ class RowEffects:
 
     def of_rows(self, groups: Index, X: NDArray[Any]) -> list[GroupPart]:
         """Return the distribution of w for rows ``X`` (m, q) of these groups (m,), in parts."""
-        carrier = self._carrier(X)
+        slope_column = self._slope_column(X)
         new = np.flatnonzero(groups == UNKNOWN)
         sd = self.spread_of_new(X[new])
         zero = np.zeros(sd.shape)
@@ -285,7 +292,7 @@ class RowEffects:
             rows = np.flatnonzero(groups == group)
             w = np.broadcast_to(nodes[None, :, 0], (len(rows), *nodes[:, 0].shape))
             if self.slope is not None:
-                w = w + carrier[rows, None, None] * nodes[:, 1]
+                w = w + slope_column[rows, None, None] * nodes[:, 1]
             share = np.broadcast_to(nodes[:, -1], w.shape)
             by_size.setdefault(w.shape[-1], []).append((rows, w, share))
         gaussian = self.known is not None and self.known.inner.name == "gaussian"
@@ -311,19 +318,22 @@ class RowEffects:
 
     def spread_of_new(self, X: NDArray[Any]) -> Matrix:
         """Return the standard deviations (m, S) of w for rows of new groups."""
-        sd: Matrix = np.sqrt(_quadratic(self.covariance.T, self._carrier(X)[:, None]))
+        sd: Matrix = np.sqrt(_variance_of_part(self.covariance.T, self._slope_column(X)[:, None]))
         return sd
 
-    def _carrier(self, X: NDArray[Any]) -> Vector:
+    def _slope_column(self, X: NDArray[Any]) -> Vector:
         """Return the slope's column (m,) on the scale of the store of the run; 0 without one."""
         if self.slope is None:
             return np.zeros(len(X))
         column, scale, shift = self.slope
-        carrier: Vector = np.asarray(X[:, column], dtype=np.float64) * scale + shift
-        return carrier
+        z: Vector = np.asarray(X[:, column], dtype=np.float64) * scale + shift
+        return z
 
     def _nodes_of(self, groups: Index) -> list[Cube]:
-        """Return the nodes (S, effects + 1, Q) of each of some known groups."""
+        """Return the nodes of each of some known groups, from the cache or computed.
+
+        Nodes are (S, effects + 1, Q): at each draw the Q values of each effect, then their shares.
+        """
         if not len(groups):
             return []
         assert self.known is not None
@@ -333,15 +343,16 @@ class RowEffects:
         if len(missing):
             usual = self._computed(missing, self.known, node_room(self.known))
             by_group |= {g: nodes.copy() for g, nodes in zip(missing.tolist(), usual, strict=True)}
-            odd = missing[_uneven(usual, _EVEN if self.slope is None else _EVEN_OF_TWO)]
-            if len(odd) and self.known.inner.name != "gaussian":
-                nodes = PANEL_CELLS
+            most = _NEARLY_NORMAL if self.slope is None else _NEARLY_NORMAL_OF_TWO
+            skewed = missing[_far_from_normal(usual, most)]
+            if len(skewed) and self.known.inner.name != "gaussian":
+                per_effect = PANEL_CELLS
                 if self.slope is not None:
-                    nodes = max(_DENSE_OF_TWO, self.known.nodes)
-                dense = replace(self.known, nodes=nodes)
-                computed = self._computed(odd, dense, _dense_room(self.known))
+                    per_effect = max(_DENSE_OF_TWO, self.known.nodes)
+                model = replace(self.known, nodes=per_effect)
+                dense = self._computed(skewed, model, _dense_room(self.known))
                 by_group |= {
-                    g: nodes.copy() for g, nodes in zip(odd.tolist(), computed, strict=True)
+                    g: nodes.copy() for g, nodes in zip(skewed.tolist(), dense, strict=True)
                 }
         with self._lock:
             for g in groups.tolist():
@@ -377,7 +388,7 @@ class RowEffects:
 def node_room(model: TableModel) -> int:
     """Return the room for the nodes (all effects) of a group; see :meth:`RowEffects._computed`."""
     per_effect = EXACT_NODES if model.inner.name == "gaussian" else int(model.nodes)
-    if per_effect <= PANELS:  # panels, or their cells
+    if per_effect <= PANELS:  # no number: PANELS or PANEL_CELLS, as many as a group needs
         return _PANEL_ROOM
     return per_effect if model.slope is None else per_effect * per_effect
 
@@ -387,15 +398,18 @@ def _dense_room(model: TableModel) -> int:
     return _PANEL_ROOM if model.slope is None else max(_DENSE_OF_TWO, int(model.nodes)) ** 2
 
 
-def _uneven(nodes: Cube, most: float) -> NDArray[np.bool_]:
-    """Return (k,) whether any effect of a group (k, S, effects + 1, Q) is far from normal."""
+def _far_from_normal(nodes: Cube, most: float) -> NDArray[np.bool_]:
+    """Return (k,) whether skewness or kurtosis of any effect of a group is above ``most``.
+
+    ``nodes`` (k, S, effects + 1, Q) are those of k groups.
+    """
     effects, shares = nodes[:, :, :-1], nodes[:, :, -1:]
     away = effects - (effects * shares).sum(axis=-1, keepdims=True)
     second, third, fourth = ((shares * away**p).sum(axis=-1) for p in (2, 3, 4))
     second = np.maximum(second, 1e-200)
-    uneven = (np.abs(third) > most * second**1.5) | (np.abs(fourth / second**2 - 3.0) > most)
-    any_uneven: NDArray[np.bool_] = uneven.any(axis=(1, 2))
-    return any_uneven
+    far = (np.abs(third) > most * second**1.5) | (np.abs(fourth / second**2 - 3.0) > most)
+    any_far: NDArray[np.bool_] = far.any(axis=(1, 2))
+    return any_far
 
 
 def quantile_points(part: GroupPart, levels: Matrix) -> Cube:
@@ -424,8 +438,10 @@ def cornish_fisher(z: Cube, skewness: Cube, kurtosis: Cube) -> Cube:
     return quantiles
 
 
-def _quadratic(covariance: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the variance of ``u_1 + z u_2``, of rows ``z`` (m, 1) and draws (3, S)."""
+def _variance_of_part(
+    covariance: NDArray[np.float64], z: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the variance (m, S) of ``u_1 + z u_2``, of rows ``z`` (m, 1) and draws (3, S)."""
     total: NDArray[np.float64] = covariance[0] + z * (2.0 * covariance[1] + z * covariance[2])
     return np.maximum(total, 0.0)
 

@@ -6,7 +6,9 @@ A run of ``hmc-ecs`` leaves ``exp(l^ - s^2/2) p(theta) p(u)`` invariant, so
 
 is an exact importance weight of a draw ``(theta, u)`` to the posterior. One pass
 evaluates ``l`` at some hundred thinned draws at once, as the sum of the remainders
-``l_i - q_i``: the Taylor sums cancel, and the precision survives a billion rows.
+``l_i - q_i``: the Taylor sums cancel, and the precision survives a billion rows. Remainders are
+those of the run's expansions, which mixed models have in coordinates other than theta
+(``control_variates.coordinates``).
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ if TYPE_CHECKING:
 AUDIT_DRAWS = 400
 FEWEST_DRAWS = 40
 _EVALUATIONS = 4e10
+"""Log-likelihoods of rows, over all draws, above which fewer draws are audited."""
 _TIMED_SECONDS = 0.02
+"""Least processor time of the timed rows."""
+_CHEAP_SECONDS = 10.0
+"""An audit that takes less is always made."""
 
 
 def audit_draws(n_rows: int) -> int:
@@ -68,16 +74,18 @@ def log_weights(
         Data, model and control variates of the run.
     theta
         (..., d) draws.
-    log_lik_remainder, log_lik_variance
-        (...) statistics recorded with the draws.
+    log_lik_remainder
+        (...) estimate of ``sum_i (l_i - q_i)`` recorded with each draw: ``l^`` without Taylor sums.
+    log_lik_variance
+        (...) ``s^2`` recorded with each draw.
     """
-    where = coordinates(model, cv.theta_star, cv.noise)
+    expansions = coordinates(model, cv.theta_star, cv.noise)
     sums = remainder_sums(
         dataset,
-        where.model,
-        where.centre,
+        expansions.model,
+        expansions.centre,
         cv.order,
-        where.positions(theta),
+        expansions.positions(theta),
         scheduler=scheduler,
         progress=progress,
     )
@@ -108,9 +116,9 @@ def audit_seconds(
     scheduler
         As for ``Dataset.reduce``; a cluster counts as the threads of this machine.
     """
-    where = coordinates(model, cv.theta_star, cv.noise)
-    at = where.positions(theta)
-    task = remainder_task(dataset, where.model, where.centre, cv.order, at)
+    expansions = coordinates(model, cv.theta_star, cv.noise)
+    positions = expansions.positions(theta)
+    task = remainder_task(dataset, expansions.model, expansions.centre, cv.order, positions)
     task.make_ready()
     source, m = dataset.rows(), TILE
     while True:
@@ -129,9 +137,6 @@ def audit_seconds(
     if type(threads) is not int:
         threads = available_threads()
     return seconds / m * dataset.n_rows / min(threads, blocks)
-
-
-_CHEAP_SECONDS = 10.0
 
 
 def audit_due(

@@ -56,8 +56,8 @@ def changes(folder: Path, state: RunState, known: Stamps) -> Changes | None:
     of_state += [checkpoint_path(Path(), mark.generation).as_posix() for mark in state.marks]
     fresh: Stamps = {}
     for name, stamp in _files(folder):
-        in_folder = name.startswith(f"{FOLDER}/") and name.endswith(".npz")
-        old_checkpoint = in_folder and name not in of_state  # about to be deleted
+        checkpoint = name.startswith(f"{FOLDER}/") and name.endswith(".npz")
+        old_checkpoint = checkpoint and name not in of_state  # about to be deleted
         if known.get(name) != stamp and not old_checkpoint:
             fresh[name] = stamp
     if not fresh:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 NEAR_THE_EDGE: Final = 0.95
-"""Share of the radius beyond which a draw says that the posterior may be cut."""
+"""Share of ``pool.PoolPlan.radius`` beyond which a draw says that the posterior may be cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +26,18 @@ class ScalableMetropolis(Sampler):
     """Sampler ``smh``: scalable Metropolis-Hastings on rows drawn ahead (Cornish et al. 2019).
 
     Exact, without a variance, a sign or an audit. Proposals leave the Gaussian approximation
-    invariant; a proposal is rejected by any one of few rows, drawn with probabilities proportional
-    to bounds on their remainders. Sequential reads draw these rows ahead of the chains: an
-    iteration reads nothing from the disk, and takes fewer rows the more rows there are. For
-    families with one linear predictor and a bounded third derivative (logistic, probit, binomial,
-    poisson, exponential), and for gaussian, whose sums are sufficient.
+    invariant: they rotate the position towards a fresh draw of it. A proposal is rejected by any
+    one of few rows, drawn with probabilities proportional to bounds on their remainders, which hold
+    within a radius around theta_star that the chain never leaves. Sequential reads draw these rows
+    ahead of the chains: an iteration reads nothing from the disk, and takes fewer rows the more
+    rows there are. For families with one linear predictor and a bounded third derivative (logistic,
+    probit, binomial, poisson, exponential), and for gaussian, whose sums are sufficient.
 
     Parameters
     ----------
     acceptance
-        Share of proposals to accept, in (0, 1): warm-up turns by smaller angles where fewer are.
+        Share of proposals to accept, in (0, 1): warm-up makes the angle of the rotation smaller
+        where fewer are.
 
     Examples
     --------
@@ -60,9 +62,10 @@ class ScalableMetropolis(Sampler):
         "distance",
     )
     """Columns of ``loop``. ``lp``: log posterior, that of rows in memory exact and of all others
-    by their expansions; ``angle`` of the rotation; ``distance`` from theta_star over the radius."""
+    by their expansions; ``angle`` of the rotation, radians; ``distance`` from theta_star over the
+    radius."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"pool_plan": ("pool_quantity",)}
-    """The fields of ``pool.PoolPlan``."""
+    """``pool.PoolPlan`` as one array: a number for each of its fields."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.control_variates.plan import LARGEST_PERTURBATION, LEAST_SIGN
 from streammc.diagnostics.text import number, percent
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 
-T = TypeVar("T")
-
-
 DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""
 DEFAULT_ACCEPTANCE: Final = 0.85
@@ -51,7 +48,9 @@ FEWEST_UNITS: Final = 2
 VARIANCE_LIMIT: Final = 3.0
 """Largest mean ``log_lik_variance``: above it a large perturbation may go unnoticed."""
 VARIANCE_WARNING: Final = 1.0
+"""Mean ``log_lik_variance`` above which a run warns."""
 EDGE_WARNING: Final = 0.001
+"""Share of the iterations beyond the edge above which a run warns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +136,8 @@ class TrajectoryOptions(Sampler):
 class SubsampleOptions(TrajectoryOptions):
     """Options of trajectories over a subsample.
 
+    ``unit_rows``, ``certainty`` and ``probabilities`` are described in ``common.options``.
+
     Parameters
     ----------
     subsample_size
@@ -173,8 +174,8 @@ class SubsampleOptions(TrajectoryOptions):
     def factor_units(self) -> int:
         """Units of a factor of the block-Poisson product; 0 without a product."""
 
-    def perturbed(self) -> HmcEcs:
-        """Return the sampler of a short run that recalibrates this one."""
+    def recalibrating_sampler(self) -> HmcEcs:
+        """Return the sampler of the preliminary run of ``recalibrate``."""
         return HmcEcs(order=self.order)
 
     @property
@@ -204,10 +205,10 @@ class SubsampleOptions(TrajectoryOptions):
             ``recalibration``: its two stages; ``beyond_edge``: share of the draws whose trajectory
             left the region; ``mean_sign`` and ``negative_signs`` (a share) of signed runs.
         """
-        from streammc.samplers.hamiltonian.problem import described
+        from streammc.samplers.hamiltonian.problem import described_recalibration
 
         stats = run.statistics("sign", "beyond_edge")
-        facts: dict[str, Any] = {"recalibration": described(setup.cv, setup.plan)}
+        facts: dict[str, Any] = {"recalibration": described_recalibration(setup.cv, setup.plan)}
         if "sign" in stats:
             facts["mean_sign"] = float(stats["sign"].mean())
             facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
@@ -389,7 +390,7 @@ class HmcEcs(SubsampleOptions):
         """Units of a factor: 0, since the estimate is not a block-Poisson product."""
         return 0
 
-    def perturbed(self) -> HmcEcs:
+    def recalibrating_sampler(self) -> HmcEcs:
         """Return the sampler itself; see :class:`SubsampleOptions`."""
         return self
 
@@ -437,6 +438,7 @@ class HmcEcsSigned(SubsampleOptions):
     name = "hmc-ecs-signed"
     target = SIGNED
     statistics = SIGNED_STATISTICS
+    least_sign = LEAST_SIGN
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:
@@ -449,8 +451,6 @@ class HmcEcsSigned(SubsampleOptions):
     def factor_units(self) -> int:
         """Units of a factor of the block-Poisson product."""
         return self.minibatch
-
-    least_sign = LEAST_SIGN
 
 
 hmc_ecs_signed = builder(HmcEcsSigned)

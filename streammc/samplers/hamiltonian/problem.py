@@ -1,6 +1,8 @@
 """Problems of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: the target, its rows and its settings.
 
-``Base`` (``likelihood.target``) has the constants of the target: Taylor sums, prior and scale.
+A run calls ``prepare_full_data`` or ``prepare_subsampled``, at the end of the file, and then
+:func:`full_data` or :func:`subsampled`. ``Base`` (``likelihood.target``) has the constants of the
+target: Taylor sums, prior and the scale S of ``theta = theta_star + S z``, which is its ``factor``.
 """
 
 from __future__ import annotations
@@ -64,25 +66,28 @@ if TYPE_CHECKING:
 
 # Change of a problem to whitened coordinates, where it makes an iteration cheaper.
 #
-# The coordinates are those of :mod:`streammc.likelihood.target`. The density of a position stays
-# the same; only roundings differ.
+# A row ``x`` becomes ``W'x``, with W the block of S of the q coefficients: see
+# :mod:`streammc.likelihood.target`. The density of a position stays the same; only roundings
+# differ.
 
 
 _SLICE: Final = 8192
 """Rows that are whitened at once."""
 _ROUNDING: Final = 1e-10
-"""Largest entry off the diagonal of a whitened Hessian that is rounding, relative to the others."""
+"""Largest entry off the diagonal of a whitened Hessian, relative to the largest on it, that counts
+as rounding."""
 _PRODUCTS: Final = 5
-"""Products of S with a vector, or of vectors with the Hessian, that an iteration of one step saves;
-a proposed row costs one."""
+"""Products of a matrix with a vector that an iteration of one step saves, of S or of the Hessian. A
+proposed row costs one, that with W."""
 
 
 def whitening_pays(base: Base, q: int, rows: int, proposed: int) -> bool:
     """Return whether whitened rows are possible, and cheaper than products with S.
 
-    They are possible for one linear predictor of ``q`` features where theta is linear in z.
-    ``rows`` is the size of the subsample, ``proposed`` how many are proposed an iteration. Where
-    these are many, whitening them must be small beside the rows of one evaluation.
+    They are possible for one linear predictor of ``q`` features where theta is linear in z, and
+    expansions are in theta. ``rows`` is the size of the subsample, ``proposed`` how many are
+    proposed an iteration. Where these are many, whitening them must be small beside the rows of
+    one evaluation.
     """
     linear = not len(base.levels) and not len(base.centre) and not len(base.mode)
     if base.n_linear != 1 or not linear or not len(base.factor):
@@ -117,11 +122,12 @@ def _normal_priors(base: Base) -> tuple[float, Vector, Matrix, Matrix]:
     """Return value, gradient and precision of the Normal priors at theta_star, and the others."""
     table = base.prior
     normal, flat = np.isin(table[:, KIND], (NORMAL, JOINT_NORMAL)), table[:, KIND] == FLAT
-    own, others = table.copy(), table[:, :COLUMNS].copy()
-    own[~normal] = others[normal] = 0.0  # FLAT
+    normals, others = table.copy(), table[:, :COLUMNS].copy()
+    normals[~normal] = 0.0  # a row of zeros is FLAT
+    others[normal] = 0.0
     slope = np.zeros_like(base.theta_star)
-    value = log_prior(base.theta_star, own, slope)
-    precision = prior_precision(base.theta_star, own)
+    value = log_prior(base.theta_star, normals, slope)
+    precision = prior_precision(base.theta_star, normals)
     return value, slope, precision, others[:0] if np.all(normal | flat) else others
 
 
@@ -143,7 +149,8 @@ def whiten_block(whitening: Matrix, block: Block) -> None:
         whiten_rows(whitening, rows, 0, stop - start, block, start, buffer)
 
 
-_NOT_EXPANDED = -1
+_NOT_EXPANDED: Final = -1
+"""Order of an expansion with no terms: the remainder of a row is its log-likelihood."""
 
 
 def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
@@ -256,7 +263,7 @@ def subsampled(
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, dataset, model)
     certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
-    q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)
+    q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)  # rows of a block
     # A link that uses the columns of rows needs those of the table.
     if not model.sees_columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
         base = whitened_base(base, q)
@@ -278,27 +285,28 @@ def subsampled(
 def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: Model) -> Base:
     """Return ``base`` with the coordinates of its expansions, and with those of its positions.
 
-    Expansions may be in the marginal precision of group effects; positions as in
-    ``control_variates.effect_coordinates``.
+    Both are as in ``numerics.effect_positions``: expansions may be in the marginal precision of
+    group effects, and a chain may move in ``t``, with ``tau = c |sinh t|`` the standard deviation
+    of an effect, and in coefficients that are stretched by it (``spreads``).
     """
     where = coordinates(model, cv.theta_star, cv.noise)
     noise = where.noise if base.order >= 0 else np.zeros(0)
-    own = group_coordinates(dataset, model, cv)
-    if len(own.lines) or len(own.spreads):
-        star, factor = cv.theta_star.copy(), np.array(cv.factor, order="C")
-        # ``at``: mode of log tau in t, or 0 if the chain moves around tau = 0.
-        for j, (at, scale) in zip(own.lines[:, 0].astype(np.int64), own.around, strict=True):
-            star[j] = at
-            if at:
-                factor[j] *= math.tanh(at)  # dt / d log tau there
-            else:  # the density is even in t: no correlation with other components
+    effects = group_coordinates(dataset, model, cv)
+    if len(effects.lines) or len(effects.spreads):
+        start, factor = cv.theta_star.copy(), np.array(cv.factor, order="C")
+        places = effects.lines[:, 0].astype(np.int64)  # of log tau in theta
+        for j, (t, scale) in zip(places, effects.around, strict=True):
+            start[j] = t
+            if t:  # t is at the mode of log tau
+                factor[j] *= math.tanh(t)  # dt / d log tau there
+            else:  # around tau = 0 the density is even in t: no correlation with other components
                 factor[j] = factor[:, j] = 0.0
                 factor[j, j] = scale
         base = base._replace(
-            theta_star=star,
+            theta_star=start,
             factor=factor,
-            lines=own.lines,
-            spreads=own.spreads,
+            lines=effects.lines,
+            spreads=effects.spreads,
             mode=cv.theta_star,
             mode_factor=np.ascontiguousarray(cv.factor),
         )
@@ -380,7 +388,7 @@ def recalibrate(
     plan = _affordable(first_plan)
     own_seed = int(streams.stream(request.stream_seed, 0, streams.Role.RECALIBRATE).integers(2**63))
     team = Chains(
-        subsampled(dataset, model, first, plan, sampler.perturbed()),
+        subsampled(dataset, model, first, plan, sampler.recalibrating_sampler()),
         seed=own_seed,
         chains=request.chains,
         threads=request.threads,
@@ -412,7 +420,7 @@ def recalibrate(
     return replace(second, certificate=replace(certificate, recalibration=recalibration))
 
 
-def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
+def described_recalibration(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
     """Return both stages of a recalibration as JSON for the summary, or None."""
     record = cv.certificate.recalibration
     if record is None or plan is None:
@@ -440,7 +448,7 @@ def prepare_full_data(sampler: Sampler, request: RunRequest, reason: str) -> Set
     dataset, model = request.dataset, request.model
     require_rows(model)
     if model.exact_sums is None:
-        require_memory(dataset, model, dataset.n_rows, -1)  # before the pass
+        require_memory(dataset, model, dataset.n_rows, _NOT_EXPANDED)  # before the pass
     return Setup(sampler, control_variates(request), None, reason or NAMED)
 
 

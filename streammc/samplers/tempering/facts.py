@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from streammc.diagnostics.text import number
 from streammc.samplers.common.sampler import LEVELS, Check
 
-FEWEST: Final = 10
+FEWEST_RESTARTS: Final = 10
 """Restarts of a chain, below which the shares of modes are hardly known."""
 
 
 def restart_warnings(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> list[str]:
     """Return warnings of a ladder whose chains restart seldom, never, or cannot.
 
-    ``tallies`` of every chain hold ``beta``, ``prior_is_proper`` and, where the last level is
-    the prior, ``restarts``.
+    ``tallies`` of every chain hold ``beta`` (levels,), the power 1 / T of the likelihood at each
+    level, ``prior_is_proper`` and, where the last level is the prior, ``restarts``.
     """
     last = float(np.mean([tally["beta"][-1] for tally in tallies]))
     if last > 0.0:
@@ -39,11 +39,11 @@ def restart_warnings(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> list[str]
             "in the mode where it started, and others may have been missed; ask for more draws, "
             "or leave n_levels to the pilot"
         ]
-    if min(found) < FEWEST:
+    if min(found) < FEWEST_RESTARTS:
         return [
             f"only {sum(found):.0f} states came from the prior level down to level 0 in "
-            f"{len(found)} chains, expected {FEWEST} a chain or more: the masses of several modes "
-            "are hardly known; ask for more draws, or leave n_levels to the pilot"
+            f"{len(found)} chains, expected {FEWEST_RESTARTS} a chain or more: the masses of "
+            "several modes are hardly known; ask for more draws, or leave n_levels to the pilot"
         ]
     return []
 
@@ -80,14 +80,14 @@ def ladder_checks(summary: Mapping[str, Any]) -> list[Check]:
             )
         )
     if "restarts" in ladder:
-        # The rule is for every chain; the summary has the sum of all.
-        too_few = ladder["restarts"] < FEWEST * summary["sampling"].get("chains", 1)
+        # The limit is for every chain; the summary has the sum of all.
+        too_few = ladder["restarts"] < FEWEST_RESTARTS * summary["sampling"].get("chains", 1)
         found.append(
             Check(
                 name="restarts from the prior",
                 value=f"{ladder['restarts']:,}",
-                limit=f"at least {FEWEST} a chain",
-                passed=False if too_few else None,
+                limit=f"at least {FEWEST_RESTARTS} a chain",
+                passed=False if too_few else None,  # a sum above the limit does not say it of each
                 meaning="How many independent draws of the prior came down to the posterior; "
                 "with few the masses of several modes are hardly known.",
             )

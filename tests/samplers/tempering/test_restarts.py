@@ -18,7 +18,7 @@ from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, stt, tt
 from streammc.samplers.common.sampler import RunRequest
-from streammc.samplers.tempering.facts import FEWEST, restart_warnings
+from streammc.samplers.tempering.facts import FEWEST_RESTARTS, restart_warnings
 from streammc.samplers.tempering.ladder import LOG_LIK
 from streammc.samplers.tempering.problem import MOST_LEVELS, MOST_VISITED, WARM, settle, tempering
 from streammc.stores import from_arrays
@@ -106,7 +106,9 @@ def test_a_ladder_that_never_restarts_warns(tmp_path):
 
 def test_few_restarts_warn_and_many_do_not():
     tally = {"beta": np.array([1.0, 0.0]), "prior_is_proper": np.asarray(1)}
-    few, enough = ({**tally, "restarts": np.asarray(n)} for n in (FEWEST - 1, FEWEST))
+    few, enough = (
+        {**tally, "restarts": np.asarray(n)} for n in (FEWEST_RESTARTS - 1, FEWEST_RESTARTS)
+    )
     assert "only 19 states came from the prior level" in restart_warnings([few, enough])[0]
     assert [] == restart_warnings([enough, enough])
 
