@@ -127,6 +127,13 @@ class PassTask(Protocol, Generic[T]):
     def combine(self, left: T, right: T) -> T:
         """Merge the results of two neighbours; ``left`` is that of the earlier rows."""
 
+    def asked_next(self, result: T) -> Index:
+        """Return the rows (k,) of a result that are asked for next.
+
+        A table that is only read in order keeps them, and saves a read.
+        """
+        return np.empty(0, np.int64)
+
 
 @runtime_checkable
 class PieceTask(PassTask[T], Protocol[T]):

@@ -14,6 +14,7 @@ from streammc.control_variates.bound import PASS_OPTIONS, Bound, bind, check_kin
 from streammc.control_variates.expansion import Certificate, ControlVariates, model_digest
 from streammc.control_variates.full_pass.block_kernel import tile_rows
 from streammc.control_variates.full_pass.block_pass import (
+    EXTREME_ROWS,
     SUMMARY_COLUMNS,
     BlockSums,
     Histogram,
@@ -42,7 +43,7 @@ from streammc.control_variates.mode.prior_influence import (
 )
 from streammc.control_variates.mode.quadrature import quadrature_warnings
 from streammc.control_variates.mode.search import (
-    EXTREME_ROWS,
+    Beside,
     FoundMode,
     PassRequest,
     check_request,
@@ -164,8 +165,12 @@ def expanded(
     phases: Phases | None = None,
     candidate_rows: int = CANDIDATE_ROWS,
     memory_limit: int = SUBSET_BYTES,
+    beside: Beside | None = None,
 ) -> ControlVariates:
-    """Return control variates of bound data and model; see :func:`compute`."""
+    """Return control variates of bound data and model; see :func:`compute`.
+
+    ``beside`` uses the rows of the certifying pass.
+    """
     started = time.perf_counter()
     require_rows(bound.model)
     check_sizes(candidate_rows=candidate_rows, memory_limit=memory_limit)
@@ -183,6 +188,7 @@ def expanded(
         scheduler=scheduler,
         progress=progress,
         phases=phases,
+        beside=beside,
     )
     return _certified(request, find_mode(request), started)
 

@@ -205,6 +205,10 @@ class _TemperedTask(PassTask[T]):
         """Merge the results of two neighbouring blocks."""
         return self.task.combine(left, right)
 
+    def asked_next(self, result: T) -> Index:
+        """Return the rows that are asked for next; see ``protocols.PassTask``."""
+        return self.task.asked_next(result)
+
 
 @dataclass(frozen=True)
 class _TemperedPieces(_TemperedTask[T], PieceTask[T]):

@@ -38,6 +38,9 @@ from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, PieceTask, RowBlock, Vector
 
+EXTREME_ROWS = 1000
+"""Number of highest-score rows whose linear predictors are checked for separation."""
+
 # Scores of rows: the rows with the highest, and a histogram of the remainders by score.
 #
 # The score of a row is the root mean square of its remainder over the shifts. The
@@ -314,6 +317,10 @@ class ExpansionPass(PieceTask[BlockSums]):
             columns=coded,
             n_scalar=self.model.n_scalar,
         )
+
+    def asked_next(self, result: BlockSums) -> Index:
+        """Return the rows of highest score; see ``protocols.PassTask``."""
+        return result.rows[:EXTREME_ROWS]
 
     def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
         """Merge the sums of two neighbouring blocks."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from numbers import Integral
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.coordinates import best_coordinates, covering_draws
-from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
+from streammc.control_variates.full_pass.block_pass import (
+    EXTREME_ROWS,
+    BlockSums,
+    ExpansionPass,
+    raise_fault,
+)
 from streammc.control_variates.mode.exact_fit import integrated_point
 from streammc.control_variates.mode.factor_scales import (
     fewer_rows,
@@ -43,7 +49,63 @@ from streammc.likelihood.pass_cost import announce
 from streammc.models.responses import invalid_responses, needs_response, trials_of_weight
 from streammc.numerics.prior import FLAT, KIND, LOCATION, LOG_FLAT
 from streammc.numerics.process_limits import single_threaded
-from streammc.protocols import Dataset, Matrix, Model, Phases, Rows, Vector
+from streammc.protocols import (
+    Dataset,
+    Index,
+    Matrix,
+    Model,
+    PassTask,
+    Phases,
+    PieceTask,
+    RowBlock,
+    Rows,
+    Vector,
+)
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Beside(Protocol):
+    """What a sampler makes of the rows in the read that certifies theta_star."""
+
+    def task(self, at: Point) -> PassTask[Any] | None:
+        """Return what is to be made of the rows at a centre; ``None``: nothing."""
+
+    def take(self, result: Any) -> None:
+        """Take the result of the last task; that of the last pass counts."""
+
+
+@dataclass(frozen=True)
+class Both(PieceTask[tuple[S, T]], Generic[S, T]):
+    """Two tasks in one read."""
+
+    first: PieceTask[S]
+    second: PassTask[T]
+
+    def map(self, block: RowBlock) -> tuple[S, T]:
+        """Return the results of a block given in one piece."""
+        return self.map_pieces(iter([block]))
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> tuple[S, T]:
+        """Return the results of a block."""
+        others: list[T] = []
+
+        def passed_on() -> Iterator[RowBlock]:
+            for piece in pieces:
+                others.append(self.second.map(piece))
+                yield piece
+
+        first = self.first.map_pieces(passed_on())
+        return first, reduce(self.second.combine, others)
+
+    def combine(self, left: tuple[S, T], right: tuple[S, T]) -> tuple[S, T]:
+        """Merge the results of two neighbouring blocks."""
+        return self.first.combine(left[0], right[0]), self.second.combine(left[1], right[1])
+
+    def asked_next(self, result: tuple[S, T]) -> Index:
+        """Return the rows that the first task asks for next."""
+        return self.first.asked_next(result[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +128,7 @@ class PassRequest:
     scheduler: Any
     progress: Callable[[int, int], None] | None
     phases: Phases | None
+    beside: Beside | None = None
 
 
 def check_request(
@@ -158,8 +221,6 @@ LARGEST_MOVE = 3.0
 """Largest change of a linear predictor between two passes that make Newton's steps."""
 _SAME_SCALE = 0.01
 """Change of the log scale of a factor up to which log posteriors are compared."""
-EXTREME_ROWS = 1000
-"""Number of highest-score rows whose linear predictors are checked for separation."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +311,7 @@ class _Search:
             last = done == limit
             deltas = xi if decisive or last else xi[:2]
             deltas = centre.shift + centre.inflation * (deltas @ point.factor.T)
-            sums = self._pass(point, deltas, check=done == 1)
+            sums = self._pass(point, deltas, check=done == 1, beside=decisive or last)
             at = point if centre.integrated else self._of_all_rows(sums, point.theta)
             converged = at.decrement < LARGEST_DECREMENT
             if last or (converged and len(deltas) == n_draws):
@@ -288,8 +349,8 @@ class _Search:
         except NotPositiveDefiniteError as error:
             raise ModelError(flat_message(self._request.table, error.upwards)) from None
 
-    def _pass(self, point: Point, deltas: Matrix, check: bool) -> BlockSums:
-        """Return the sums and scores of one full pass at ``point``."""
+    def _pass(self, point: Point, deltas: Matrix, *, check: bool, beside: bool) -> BlockSums:
+        """Return the sums and scores of one full pass at ``point``; ``beside``: it may be last."""
         request = self._request
         dataset = request.dataset
         fit = request.memory_limit // (8 * (dataset.n_features + 3))
@@ -302,8 +363,14 @@ class _Search:
         task = ExpansionPass(
             where.model, where.centre, shifts, request.order, cap, check, per_weight
         )
+        other = None if request.beside is None or not beside else request.beside.task(point)
         before = time.perf_counter()
-        sums = dataset.reduce(task, scheduler=request.scheduler, progress=request.progress)
+        options = {"scheduler": request.scheduler, "progress": request.progress}
+        if request.beside is None or other is None:
+            sums = dataset.reduce(task, **options)
+        else:
+            sums, result = dataset.reduce(Both(task, other), **options)
+            request.beside.take(result)
         self._pass_seconds += time.perf_counter() - before
         self.rows_read += dataset.n_rows
         if sums.fault is not None:

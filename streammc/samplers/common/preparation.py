@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import expanded
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.mode.search import Beside
 from streammc.control_variates.plan.subsample_plan import Plan, PlanRequest, plan_units
 from streammc.errors import IdentityError, OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
@@ -44,13 +45,17 @@ class SubsampleWish(Protocol):
         """Return ``uniform`` or ``scores``."""
 
 
-def control_variates(request: RunRequest, order: Literal[0, 1, 2] | None = None) -> ControlVariates:
+def control_variates(
+    request: RunRequest, order: Literal[0, 1, 2] | None = None, beside: Beside | None = None
+) -> ControlVariates:
     """Return the control variates of the request, or compute them.
 
     Parameters
     ----------
     order
         Order of the expansion; ``None``: any order if given, 2 if computed.
+    beside
+        What uses the rows of the pass that certifies them, if they are computed.
 
     Raises
     ------
@@ -65,6 +70,7 @@ def control_variates(request: RunRequest, order: Literal[0, 1, 2] | None = None)
             scheduler=request.scheduler,
             progress=request.blocks_of("pass"),
             phases=request.progress,
+            beside=beside,
         )
     given.require_bound(request.dataset, request.model)
     if order is not None and given.order != order:

@@ -302,6 +302,8 @@ class Setup:
     reason: str
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays named by ``Sampler.arrays``, which the run keeps."""
+    ahead: Any = field(default=None, compare=False, repr=False)
+    """What the certifying pass made of the rows for ``Sampler.problem``; not kept by the run."""
 
 
 # Base class of samplers: options, and the decisions that depend on the data.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -36,11 +37,15 @@ from streammc.samplers.factorised.loop import (
     run,
 )
 from streammc.samplers.factorised.pool import (
+    Ahead,
     Pool,
     PoolPlan,
     Whitening,
+    first_read,
     joined,
     most_rows,
+    needed_radius,
+    offset_of,
     planned,
     some,
 )
@@ -73,20 +78,29 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
     model: Any = request.model
     require_rows(model)
     sampler.check_model(model)
-    cv = control_variates(request, 2)
+    most = math.inf
+    if request.sampler is None:
+        most = max(_FEW_ROWS, _SHARE * request.dataset.n_rows)
+    ahead = None if model.exact_sums is not None else Ahead(request, most)
+    cv = control_variates(request, 2, ahead)
     if cv.other_modes() is not None:
         raise RefusedError(
             "expected one mode for smh, found others of comparable evidence, which no proposal "
             f"around theta_star reaches: use --sampler hmc, and {ADVICE}"
         )
     _require_normal_tails(request, cv)
+    at = Whitening(model, cv.theta_star, np.ascontiguousarray(cv.factor))
+    made = None if ahead is None else ahead.around(cv)
     if model.exact_sums is not None:
         plan = PoolPlan(np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
         text = "no row is read again: the sums of one pass are sufficient statistics"
+    elif made is not None:
+        at, plan = made[0].at, made[0].plan
     else:
-        plan = planned(model, cv, request.dataset)
+        plan = planned(at, needed_radius(offset_of(cv)), request.dataset)
+    if model.exact_sums is None:
         rows, n = plan.drawn + plan.certain, request.dataset.n_rows
-        if request.sampler is None and rows > max(_FEW_ROWS, _SHARE * n):
+        if rows > most:
             raise RefusedError(
                 f"expected smh to evaluate at most {_SHARE:.0%} of the rows in an iteration, found "
                 f"about {rows:,.0f} of {n:,}, since there are few rows or events for "
@@ -97,10 +111,11 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             f"about {plan.drawn:.2g} rows an iteration are drawn ahead, and {plan.certain:,.0f} "
             "are always evaluated"
         )
-        read = {"rows_read": n, "bytes_read": n * request.dataset.rows().row_bytes}
-        cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
-    reason = f"{reason or NAMED}; {text}"
-    return Setup(sampler, cv, None, reason, {"pool_plan": np.array(plan)})
+        if made is None:
+            read = {"rows_read": n, "bytes_read": n * request.dataset.rows().row_bytes}
+            cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
+    arrays = {"pool_plan": np.array(plan), "pool_factor": at.factor}
+    return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, made)
 
 
 def _require_normal_tails(request: RunRequest, cv: ControlVariates) -> None:
@@ -126,40 +141,40 @@ def _require_normal_tails(request: RunRequest, cv: ControlVariates) -> None:
 
 
 def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> FactorisedProblem:
-    """Return what all chains share; reads the rows once."""
+    """Return what all chains share; reads the rows once, unless the certifying pass did."""
     model: Any = request.model
     cv, plan = setup.cv, PoolPlan(*(float(each) for each in setup.arrays["pool_plan"]))
-    at = Whitening(model, cv.theta_star, np.ascontiguousarray(cv.factor))
-    exact = model.exact_sums is not None
+    factor = np.ascontiguousarray(cv.factor)
     pool = None
-    if not exact:
+    if model.exact_sums is None:
+        at = Whitening(model, cv.theta_star, np.ascontiguousarray(setup.arrays["pool_factor"]))
+        task, read = setup.ahead or (first_read(at, plan, request), None)
         pool = Pool(
             request.dataset,
-            at,
-            plan,
-            seed=request.stream_seed,
-            chains=request.chains,
-            iterations=request.warmup + request.draws,
+            task,
+            read,
+            factor,
             scheduler=request.scheduler,
             progress=request.blocks_of("pass"),
         )
     total = pool.total if pool else 0.0
+    radius = pool.radius if pool else plan.radius
     target = Target(
         cv.theta_star,
         cv.log_lik,
         cv.gradient,
         np.ascontiguousarray(cv.hessian),
-        at.factor,
-        np.asarray(np.linalg.solve(cv.factor, cv.newton_step), np.float64),
+        factor,
+        offset_of(cv),
         model.prior_table(cv.labels),
         model.constants,
-        plan.radius,
+        radius,
         total,
-        most_rows(total, plan.radius) if pool else 0,
+        most_rows(total, radius) if pool else 0,
     )
     d = cv.dim
     base = Base(
-        cv.theta_star, 0.0, np.zeros(d), np.zeros((d, d)), at.factor, target.prior,
+        cv.theta_star, 0.0, np.zeros(d), np.zeros((d, d)), factor, target.prior,
         model.constants, model.n_linear, -1, 1, 0.0, 0.0,
     )  # fmt: skip
     return FactorisedProblem(

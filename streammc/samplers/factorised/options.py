@@ -64,8 +64,12 @@ class ScalableMetropolis(Sampler):
     """Columns of ``loop``. ``lp``: log posterior, that of rows in memory exact and of all others
     by their expansions; ``angle`` of the rotation, radians; ``distance`` from theta_star over the
     radius."""
-    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"pool_plan": ("pool_quantity",)}
-    """``pool.PoolPlan`` as one array: a number for each of its fields."""
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "pool_plan": ("pool_quantity",),
+        "pool_factor": ("pool_row", "pool_column"),
+    }
+    """``pool.PoolPlan`` as one array, a number for each of its fields, and ``pool.Whitening``'s
+    factor."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""

@@ -9,21 +9,30 @@ sheets as fit into memory, and no draw depends on how many.
 
 Rows whose bound is so large that they would be drawn in every few iterations are kept in memory and
 always evaluated; they are never drawn.
+
+The pass that certifies theta_star is the first such read. It knows theta_star, and not yet the
+curvature of all rows: its bounds are in the coordinates ``C_0`` of an earlier pass or of rows in
+memory. With ``M = C_0^-1 C`` and s its largest singular value, ``|C_0^-1 (theta - theta_star)| <= s
+|eps|``, so that s^3 times the bounds hold in the coordinates ``C`` of the chains, within 1 / s of
+the radius.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import chdtri
 
 from streammc import rng as streams
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.mode.search import LARGEST_DECREMENT
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood.blocks import memory_limit
 from streammc.likelihood.data_views import draw_subset
@@ -32,6 +41,10 @@ from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, PassTask, RowBlock, Rows, Vector
 from streammc.samplers.factorised.loop import PoolRows
+
+if TYPE_CHECKING:
+    from streammc.control_variates.mode.newton import Point
+    from streammc.samplers.common.sampler import RunRequest
 
 OUTSIDE: Final = 1e-12
 """Mass of the Gaussian outside the radius."""
@@ -47,13 +60,16 @@ _MEMORY: Final = 0.25
 """Share of ``memory_limit`` for sheets."""
 _SLICE: Final = 2**14
 """Rows whose bounds are computed together."""
+LARGEST_STRETCH: Final = 1.05
+"""Largest s for which the sheets of the certifying pass are used: s^3 times as many rows."""
 
 
 class PoolPlan(NamedTuple):
     """What a read keeps of the rows; numbers that a run records."""
 
     radius: float
-    """Largest ``|eps|``: beyond it the Gaussian has the mass ``OUTSIDE``."""
+    """Largest ``|C_0^-1 (theta - theta_star)|``: beyond it the Gaussian has at most the mass
+    ``OUTSIDE``."""
     threshold: float
     """Bound from which on a row is always evaluated."""
     rate: float
@@ -72,7 +88,7 @@ class Whitening(NamedTuple):
     model: Any
     theta_star: Vector
     factor: Matrix
-    """(d, d) C."""
+    """(d, d) C_0."""
 
 
 def bounds(at: Whitening, radius: float, rows: Rows) -> PoolRows:
@@ -115,19 +131,26 @@ def some(rows: PoolRows, which: Any) -> PoolRows:
     )  # fmt: skip
 
 
-def planned(model: Any, cv: ControlVariates, dataset: Dataset) -> PoolPlan:
+def offset_of(cv: ControlVariates) -> Vector:
+    """Return (d,) ``eps`` of the centre of the Gaussian."""
+    return np.asarray(np.linalg.solve(cv.factor, cv.newton_step), np.float64)
+
+
+def needed_radius(offset: Vector) -> float:
+    """Return the ``|eps|`` beyond which a Gaussian around ``offset`` has the mass ``OUTSIDE``."""
+    return float(np.sqrt(offset @ offset)) + math.sqrt(float(chdtri(len(offset), OUTSIDE)))
+
+
+def planned(at: Whitening, radius: float, dataset: Dataset) -> PoolPlan:
     """Return the plan of the reads, from a sample of the rows."""
-    d = cv.dim
-    offset = np.linalg.solve(cv.factor, cv.newton_step)
-    away = float(np.sqrt(offset @ offset))
-    radius = away + math.sqrt(float(chdtri(d, OUTSIDE)))
+    d = len(at.theta_star)
     generator = streams.stream(0, 7, streams.Role.PLAN)
-    first, second = (offset + generator.standard_normal((_PAIRS, d)) for _ in range(2))
+    first, second = (generator.standard_normal((_PAIRS, d)) for _ in range(2))
     size = float(np.mean(sizes(first, second)))
     rows = draw_subset(dataset, SUBSET_BYTES)
     scale = dataset.n_rows / max(len(rows.y), 1)
     with single_threaded():
-        bound = bounds(Whitening(model, cv.theta_star, cv.factor), radius, rows).bound
+        bound = bounds(at, radius, rows).bound
     threshold = _ALWAYS / size
     drawn = bound < threshold
     total = scale * float(bound[drawn].sum())
@@ -207,6 +230,101 @@ class PoolTask(PassTask[Read]):
         return Read(total, left.certain + right.certain, sheets)
 
 
+def first_read(at: Whitening, plan: PoolPlan, request: RunRequest) -> PoolTask:
+    """Return the task of the first read of a run.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If a sheet of every chain does not fit.
+    """
+    chains, iterations = request.chains, request.warmup + request.draws
+    row_bytes = 8 * (len(at.theta_star) + 8)
+    sheet_bytes, memory = row_bytes * plan.sheet_rows * chains, _MEMORY * memory_limit()
+    fit = int((memory - row_bytes * plan.certain) / sheet_bytes)
+    if fit < 1:
+        needed = 1e-9 * (sheet_bytes + row_bytes * plan.certain)
+        raise OutOfMemoryError(
+            f"expected at most {1e-9 * memory:.1f} GB of rows in memory for smh, found "
+            f"{needed:.1f} GB for {plan.certain + plan.drawn:,.0f} rows an iteration: use "
+            "hmc-ecs"
+        )
+    wanted = math.ceil(1.1 * plan.drawn * iterations / plan.sheet_rows) if plan.drawn else 1
+    return PoolTask(at, plan, request.stream_seed, chains, 0, min(max(wanted, 1), fit))
+
+
+class Ahead:
+    """The first read of a run, made by the pass that certifies theta_star.
+
+    Parameters
+    ----------
+    request
+        The run.
+    most_rows
+        Rows an iteration up to which it is made.
+    """
+
+    def __init__(self, request: RunRequest, most_rows: float) -> None:
+        self._request, self._most = request, most_rows
+        self._made: tuple[PoolTask, Read] | None = None
+        self._asked: PoolTask | None = None
+
+    def task(self, at: Point) -> PoolTask | None:
+        """Return the read at a centre; ``None`` where another way is better.
+
+        Rows with codes are a cheaper pass by themselves.
+        """
+        request, self._asked = self._request, None
+        model: Any = request.model
+        if request.dataset.rows().columns is not None:
+            return None
+        where = Whitening(model, at.theta, np.ascontiguousarray(at.factor))
+        farthest = needed_radius(np.zeros(len(at.theta))) + LARGEST_DECREMENT
+        plan = planned(where, LARGEST_STRETCH * farthest, request.dataset)
+        if plan.drawn + plan.certain <= self._most:
+            with suppress(OutOfMemoryError):
+                self._asked = first_read(where, plan, request)
+        return self._asked
+
+    def take(self, result: Read) -> None:
+        """Take the rows of the last read."""
+        assert self._asked is not None
+        self._made = self._asked, result
+
+    def around(self, cv: ControlVariates) -> tuple[PoolTask, Read] | None:
+        """Return the read, if it was around theta_star of ``cv`` and its bounds are good."""
+        if self._made is None or not np.array_equal(self._made[0].at.theta_star, cv.theta_star):
+            return None
+        task, _ = self._made
+        stretch = Change.between(task.at.factor, cv.factor).stretch
+        enough = stretch * needed_radius(offset_of(cv)) <= task.plan.radius
+        return self._made if stretch <= LARGEST_STRETCH and enough else None
+
+
+class Change(NamedTuple):
+    """Change from the coordinates of the reads to those of the chains."""
+
+    matrix: Matrix
+    """(d, d) ``M = C_0^-1 C``."""
+    stretch: float
+    """Its largest singular value; 1 where nothing changes."""
+
+    @staticmethod
+    def between(of_reads: Matrix, of_chains: Matrix) -> Change:
+        """Return the change from one factor to another, both (d, d) lower triangular."""
+        if np.array_equal(of_reads, of_chains):
+            return Change(np.eye(len(of_reads)), 1.0)
+        with single_threaded():
+            matrix = np.asarray(solve_triangular(of_reads, of_chains, lower=True), np.float64)
+            largest = float(np.linalg.norm(matrix, 2))
+        return Change(matrix, (1.0 + 1e-12) * largest)  # rounding of the norm
+
+    def __call__(self, rows: PoolRows) -> PoolRows:
+        """Return rows in the coordinates of the chains."""
+        with single_threaded():
+            return rows._replace(z=rows.z @ self.matrix, bound=rows.bound * self.stretch**3)
+
+
 class Pool:
     """The sheets of all chains of a run: those that one read fills, and those of the read before.
 
@@ -214,74 +332,64 @@ class Pool:
     ----------
     dataset
         Data of the run.
-    at, plan
-        Coordinates of the run, and its plan.
-    seed, chains
-        Of the run.
-    iterations
-        Iterations of a chain, for which the first read should suffice.
+    task
+        The first read.
+    read
+        Its result, if the certifying pass made it.
+    factor
+        (d, d) C, of the coordinates of the chains.
     scheduler, progress
         As of ``Dataset.reduce``.
-
-    Raises
-    ------
-    OutOfMemoryError
-        If a sheet of every chain does not fit.
     """
 
     def __init__(
         self,
         dataset: Dataset,
-        at: Whitening,
-        plan: PoolPlan,
+        task: PoolTask,
+        read: Read | None,
+        factor: Matrix,
         *,
-        seed: int,
-        chains: int,
-        iterations: int,
         scheduler: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._dataset, self._scheduler, self._progress = dataset, scheduler, progress
-        self._task = PoolTask(at, plan, seed, chains, 0, 0)
-        self._sheets: dict[tuple[int, int], PoolRows] = {}
+        self._task, self._sheets = task, dict[tuple[int, int], PoolRows]()
+        self._change = Change.between(task.at.factor, factor)
         self._lock = Lock()
-        row_bytes = 8 * (len(at.theta_star) + 8)
-        sheet_bytes, memory = row_bytes * plan.sheet_rows * chains, _MEMORY * memory_limit()
-        fit = int((memory - row_bytes * plan.certain) / sheet_bytes)
-        if fit < 1:
-            needed = 1e-9 * (sheet_bytes + row_bytes * plan.certain)
-            raise OutOfMemoryError(
-                f"expected at most {1e-9 * memory:.1f} GB of rows in memory for smh, found "
-                f"{needed:.1f} GB for {plan.certain + plan.drawn:,.0f} rows an iteration: use "
-                "hmc-ecs"
-            )
-        wanted = math.ceil(1.1 * plan.drawn * iterations / plan.sheet_rows) if plan.drawn else 1
-        self.sheets_of_a_read = min(max(wanted, 1), fit)
-        self.n_rows, self.chains = dataset.n_rows, chains
-        read = self._read(0)
-        self.total = float(read.total.sum())
-        self.certain = expanded(at.model, joined(read.certain, len(at.theta_star)))
+        self.sheets_of_a_read = task.last
+        self.n_rows, self.chains = dataset.n_rows, task.chains
+        self.radius = task.plan.radius / self._change.stretch
+        """Largest ``|eps|`` for which the bounds hold."""
+        read = self._fill(0, read)
+        self.total = float(read.total.sum()) * self._change.stretch**3
+        """Sum of the bounds of all rows that are drawn."""
+        self.certain = self._finished(joined(read.certain, len(factor)))
 
     def sheet(self, chain: int, number: int) -> PoolRows:
         """Return a sheet of a chain; another read fills it where it is not in memory."""
         with self._lock:
             if (chain, number) not in self._sheets:
-                self._read(number)
+                self._fill(number, None)
             return self._sheets[chain, number]
 
-    def _read(self, first: int) -> Read:
-        count, at = self.sheets_of_a_read, self._task.at
+    def _fill(self, first: int, read: Read | None) -> Read:
+        """Take the sheets from ``first`` on, from a result or from another read."""
+        count = self.sheets_of_a_read
         task = replace(self._task, first=first, last=first + count)
-        read = self._dataset.reduce(task, scheduler=self._scheduler, progress=self._progress)
+        if read is None:
+            read = self._dataset.reduce(task, scheduler=self._scheduler, progress=self._progress)
         # Chains are at most an interval apart: the sheets before these may still be in use.
         sheets = {
             key: rows for key, rows in self._sheets.items() if first - count <= key[1] < first
         }
         for chain in range(task.chains):
             for number in range(first, first + count):
-                rows = joined(read.sheets.get((chain, number), []), len(at.theta_star))
+                rows = joined(read.sheets.get((chain, number), []), len(task.at.theta_star))
                 order = streams.stream(task.seed, chain, streams.Role.POOL, number)
-                mixed = some(rows, order.permutation(len(rows.y)))
-                sheets[chain, number] = expanded(at.model, mixed)
+                sheets[chain, number] = self._finished(some(rows, order.permutation(len(rows.y))))
         self._sheets = sheets
         return read
+
+    def _finished(self, rows: PoolRows) -> PoolRows:
+        """Return rows in the coordinates of the chains, with their expansions."""
+        return expanded(self._task.at.model, self._change(rows))

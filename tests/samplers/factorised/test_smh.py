@@ -174,9 +174,8 @@ def test_a_position_beyond_the_radius_is_found(tmp_path, monkeypatch):
         return target(*fields)._replace(radius=np.inf)
 
     data, model = case("poisson")
-    cv = streammc.control_variates(data, model)
-    plan = pool.planned(model, cv, data)
-    monkeypatch.setattr(kernel, "planned", lambda *_: plan._replace(radius=0.5))
+    monkeypatch.setattr(kernel, "needed_radius", lambda _: 0.5)
+    monkeypatch.setattr(pool.Ahead, "around", lambda *_: None)
     monkeypatch.setattr(kernel, "Target", boundless)
     monkeypatch.setattr(kernel, "most_rows", lambda total, radius: 100)
     with pytest.raises(RefusedError, match="within their bounds"):
@@ -243,7 +242,9 @@ def test_reads_threads_and_interruptions_change_no_bit(reads, tmp_path, monkeypa
     settings = {"draws": 3000, "warmup": 200, "chains": 3}
     plain = drawn(data, model, tmp_path / "plain", **settings).draws_matrix()
     if reads == "many":
-        plan = pool.planned(model, streammc.control_variates(data, model), data)
+        cv = streammc.control_variates(data, model)
+        at = pool.Whitening(model, cv.theta_star, cv.factor)
+        plan = pool.planned(at, pool.needed_radius(pool.offset_of(cv)), data)
         memory = 8 * (2 + 8) * (1.2 * plan.sheet_rows * 3 + plan.certain)
         monkeypatch.setattr(pool, "memory_limit", lambda: memory / pool._MEMORY)
     for scheduler in ("sync", 8):
