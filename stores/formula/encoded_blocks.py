@@ -63,6 +63,7 @@ from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.row_labels import IdColumn
 from streammc.stores.ingest.table_blocks import (
+    ReadRecord,
     Scan,
     Scanner,
     TableBlocks,
@@ -96,6 +97,7 @@ class FormulaRows(TableBlocks):
         roles: Mapping[str, str] | None = None,
         text: Collection[str] = (),
         fitted: bool = False,
+        watch: ReadRecord | None = None,
     ) -> None:
         for name in names:
             require_column(table, name, "a column of the formula")
@@ -117,7 +119,9 @@ class FormulaRows(TableBlocks):
             for name in names
             if self.kinds[name] == "category"
         }
-        super().__init__(table, [*names, *others], spool, coders, labels, orders, roles, fitted)
+        super().__init__(
+            table, [*names, *others], spool, coders, labels, orders, roles, fitted, watch
+        )
         for name in others:
             if _kind(table, name) == "text":
                 raise self.text_error([name], "text")
@@ -444,6 +448,7 @@ class FormulaBlocks:
         labels: Sequence[IdColumn],
         scored: bool,
         factors: Sequence[str] = (),
+        watch: ReadRecord | None = None,
     ) -> None:
         self._drop_missing = options.drop_missing
         self._progress = progress
@@ -470,7 +475,15 @@ class FormulaBlocks:
         known = None if fitted is None else read_design(fitted, "the store")
         wanted = () if known is None else [name for name in used if known.kinds.get(name) == "text"]
         self._rows = FormulaRows(
-            table, used, self._others, spool, labels, roles, wanted, fitted=known is not None
+            table,
+            used,
+            self._others,
+            spool,
+            labels,
+            roles,
+            wanted,
+            fitted=known is not None,
+            watch=watch,
         )
         self.missing = self._rows.missing
         self._early: EarlyScan | None = None
@@ -512,7 +525,9 @@ class FormulaBlocks:
             return None
         return self._early.finish(self.design, self.factors, levels)
 
-    def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
+    def first(
+        self, faults: Faults, watch: ReadRecord | None = None
+    ) -> Iterator[tuple[int, Matrix]]:
         """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.
 
         Its columns are ``block_columns``: the last features are one column of codes for each of
@@ -520,13 +535,17 @@ class FormulaBlocks:
         """
         # As many rows as of dense columns: means and scales then have the same bits.
         step = block_rows(max(len(self.columns.names), len(self._rows.names)))
-        for start, raw in self._rows.again():
+        for start, raw in self._rows.again(watch):
             for low in range(0, raw.shape[1], step):
                 yield start + low, self._encode(start + low, raw[:, low : low + step], faults)
 
-    def again(self) -> Iterator[tuple[int, Matrix]]:
+    def again(self, watch: ReadRecord | None = None) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again, without a record of faults."""
-        return self.first(Faults())
+        return self.first(Faults(), watch)
+
+    def encoded(self, values: Matrix) -> Matrix:
+        """Return a block of the rows ``values`` (c, m) that a ``ReadRecord`` has kept."""
+        return self._encode(0, values, Faults())
 
     def absent_texts(self) -> list[str]:
         """Return a warning for each text of a comparison in the formula that no row has."""

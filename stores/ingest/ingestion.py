@@ -38,6 +38,8 @@ from streammc.unfinished import new_folder, remove
 
 KEPT_BYTES: Final = 2**28
 """Most bytes of rows in memory for a sampler that needs them in order alone."""
+WATCHED_ROWS: Final = 2**20
+"""Fewest rows of a table whose first read keeps a sample, in case that it is read in order."""
 if TYPE_CHECKING:
     from streammc.stores.ingest.streamed_table import StreamedTable
 
@@ -303,7 +305,13 @@ def rows_of(
     folder = new_folder("streammc-")
     streamed = False
     try:
-        prepared = Prepared(open_table(table, missing_spellings(options)), options, folder, None)
+        opened = open_table(table, missing_spellings(options))
+        watch = None
+        if not keep and (opened.n_rows or 0) >= WATCHED_ROWS:
+            from streammc.stores.ingest.streamed_table import sampled_read  # loads the compiler
+
+            watch = sampled_read(opened.n_rows or 0)
+        prepared = Prepared(opened, options, folder, None, watch)
         rows, row_bytes = prepared.size
         most = available_memory() // 2
         most = min(most, KEPT_BYTES) if in_order else most

@@ -35,7 +35,14 @@ from streammc.stores.ingest.ingest_options import (
 )
 from streammc.stores.ingest.row_labels import IdColumn, chosen_groups, group_column, id_column
 from streammc.stores.ingest.shuffle import LEAF_BYTES, group_key, grouped, shuffled
-from streammc.stores.ingest.table_blocks import Scan, Scanner, TableBlocks, complete_rows, no_rows
+from streammc.stores.ingest.table_blocks import (
+    ReadRecord,
+    Scan,
+    Scanner,
+    TableBlocks,
+    complete_rows,
+    no_rows,
+)
 from streammc.stores.ingest.value_checks import (
     beyond_dtype,
     check_groups,
@@ -57,9 +64,14 @@ class Prepared:
     """A table after the first pass: statistics, warnings, and the records of the second pass."""
 
     def __init__(
-        self, table: Table, options: IngestOptions, folder: Path, progress: Progress | None
+        self,
+        table: Table,
+        options: IngestOptions,
+        folder: Path,
+        progress: Progress | None,
+        watch: ReadRecord | None = None,
     ) -> None:
-        self._table = table
+        self._table, self.first_read = table, watch
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
@@ -100,6 +112,7 @@ class Prepared:
                 labels=labels,
                 roles=self.columns.roles,
                 fitted=options.like is not None,
+                watch=watch,
             )
             text = text_columns(table, self.columns)
             if text:
@@ -231,11 +244,20 @@ class Prepared:
         """Names of the columns of ``X``."""
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
 
-    def records(self) -> Iterator[NDArray[Any]]:
+    def first_records(self) -> NDArray[Any] | None:
+        """Return the records of the rows that the first pass kept; ``None`` if rows were left out.
+
+        Positions in the table are then others than among the rows in use.
+        """
+        if self.first_read is None or self.scan.n_dropped or self._ids or self._labels:
+            return None
+        return self.encoding.encode(self._blocks.encoded(self.first_read.rows()))
+
+    def records(self, watch: ReadRecord | None = None) -> Iterator[NDArray[Any]]:
         """Make the second pass: yield the rows as records, a slice of the expansion at a time."""
         rows = self.scan.n_rows
         dtype, step = self.encoding.dtype, self.expansion.slice_rows
-        parts: Iterator[NDArray[Any]] = ahead(self._encoded())
+        parts: Iterator[NDArray[Any]] = ahead(self._encoded(watch))
         in_memory = rows * self.expansion.row_bytes <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
         buckets = self._folder / "buckets"
@@ -333,14 +355,15 @@ class Prepared:
             labels=labels,
             scored=self._scored,
             factors=grouping,
+            watch=self.first_read,
         )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:
         if self._progress is not None:
             self._progress(done, total, phase)
 
-    def _encoded(self) -> Generator[NDArray[Any]]:
-        for start, values in self._blocks.again():
+    def _encoded(self, watch: ReadRecord | None) -> Generator[NDArray[Any]]:
+        for start, values in self._blocks.again(watch):
             ids = None
             if self._ids is not None:
                 ids = self._ids.read(start, values.shape[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -26,9 +26,9 @@ from streammc.stores.data_set import RowTable, dataset_facts
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import CODES, FORMAT
 from streammc.stores.ingest.prepare import Prepared
+from streammc.stores.ingest.table_blocks import ReadRecord
 from streammc.stores.reduction import reduce_block
 from streammc.stores.rows.row_blocks import MemoryBlock
-from streammc.trace.zarr_files import crc32c
 from streammc.unfinished import remove
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class StreamedTable(RowTable, Shown):
                 "have to be brought together: make a store, --store NAME.zarr, in Python store="
             )
         prepared.keep_order()
+        first = prepared.first_read
         self.n_rows = self._prepared.scan.n_rows
         self.feature_names = tuple(self._prepared.feature_names)
         self.n_features = len(self.feature_names)
@@ -86,9 +87,17 @@ class StreamedTable(RowTable, Shown):
         self._block_rows = max(_BLOCK_BYTES // self._prepared.expansion.row_bytes, 1)
         self.reads = 1
         """Times that the table was read, the scan of the first included."""
-        self._digest = ""
-        self._rows = StreamedRows(self, self._columns, self._prepared.expansion.row_bytes)
-        self._rows.remember(samples(self.n_rows, self._prepared.expansion.row_bytes))
+        self._digest = "" if first is None else first.digest()
+        row_bytes = self._prepared.expansion.row_bytes
+        self._rows = StreamedRows(self, self._columns, row_bytes)
+        wanted, records = samples(self.n_rows, row_bytes), prepared.first_records()
+        if first is None or records is None or not np.array_equal(first.wanted, wanted):
+            self._rows.read(wanted)
+        else:
+            arrays = prepared.expansion.empty(len(records))
+            prepared.expansion.write(records, arrays)
+            everything = self._block(0, 0, arrays)
+            self._rows.keep(wanted, values_of(everything, np.arange(len(wanted))))
         header = json.dumps({**attributes, "sources": None}, sort_keys=True)
         self.fingerprint = hashlib.sha256(f"{header} {self._digest}".encode()).hexdigest()
 
@@ -136,11 +145,10 @@ class StreamedTable(RowTable, Shown):
         DataError
             If the rows are not those of the first read.
         """
-        expansion, checksums = self._prepared.expansion, list[int]()
+        expansion, watch = self._prepared.expansion, ReadRecord(np.empty(0, np.int64))
         done = filled = index = 0
         arrays = expansion.empty(min(self._block_rows, self.n_rows))
-        for records in self._prepared.records():
-            checksums.append(crc32c(np.ascontiguousarray(records).view(np.uint8)))
+        for records in self._prepared.records(watch):
             start = 0
             while start < len(records):
                 count = min(len(records) - start, len(arrays["X"]) - filled)
@@ -152,7 +160,7 @@ class StreamedTable(RowTable, Shown):
                     done, filled, index = done + filled, 0, index + 1
                     arrays = expansion.empty(min(self._block_rows, max(self.n_rows - done, 1)))
         self.reads += 1
-        found = hashlib.sha256(repr(checksums).encode()).hexdigest()
+        found = watch.digest()
         if self._digest and found != self._digest:
             raise DataError(
                 f"expected the rows of the first read of {self._prepared.label}, found others: "
@@ -188,18 +196,30 @@ class StreamedTable(RowTable, Shown):
         if scheduler == "sync":
             threads = 1
         total = -(-self.n_rows // self._block_rows)
-        tree = Tree(task)
-        waiting: list[Future[T]] = []
+        tree, asked = Tree(task), Asked(task)
+        waiting: list[tuple[MemoryBlock, Future[T]]] = []
+
+        def take() -> None:
+            block, future = waiting.pop(0)
+            asked.add(block, future.result())
+            tree.add(future.result())
+            if block.index % _PRUNED_EVERY == 0:
+                asked.prune(tree.results)
+
         with threadpool_limits(limits=1), ThreadPoolExecutor(threads, "streammc-pass") as pool:
             for done, block in enumerate(self.blocks()):
-                waiting.append(pool.submit(reduce_block, task, block))
+                waiting.append((block, pool.submit(reduce_block, task, block)))
                 if len(waiting) > 2 * threads:
-                    tree.add(waiting.pop(0).result())
+                    take()
                 if progress is not None:
                     progress(done + 1, total)
-            for future in waiting:
-                tree.add(future.result())
-        return tree.result()
+            while waiting:
+                take()
+        result = tree.result()
+        asked.prune([result])
+        if len(asked.rows):
+            self._rows.keep(asked.rows, asked.values)
+        return result
 
 
 class Tree(Generic[T]):
@@ -209,6 +229,11 @@ class Tree(Generic[T]):
         self._task = task
         self._whole: list[tuple[int, T]] = []
         """Height and result of the subtrees that wait for their neighbour."""
+
+    @property
+    def results(self) -> list[T]:
+        """Results of all rows so far, of a few parts."""
+        return [result for _, result in self._whole]
 
     def add(self, result: T) -> None:
         """Add the result of the next block."""
@@ -226,7 +251,60 @@ class Tree(Generic[T]):
         return result
 
 
+class Asked(Generic[T]):
+    """The rows of a pass that its task will ask for next, with their values."""
+
+    def __init__(self, task: PassTask[T]) -> None:
+        self._task = task
+        self.rows: Index = np.empty(0, np.int64)
+        """(k,) sorted."""
+        self.values = Rows(np.empty((0, 0)), *(np.empty(0) for _ in range(3)))
+        self._parts: list[tuple[Index, Rows]] = []
+
+    def add(self, block: MemoryBlock, result: T) -> None:
+        """Add those of the next block."""
+        rows = np.sort(self._task.asked_next(result))
+        if len(rows):
+            self._parts.append((rows, values_of(block, rows - block.start)))
+
+    def prune(self, results: Sequence[T]) -> None:
+        """Keep those of the combined results alone."""
+        if self._parts:
+            before = [(self.rows, self.values)] if len(self.rows) else []
+            self.rows, self.values = merged(before + self._parts)
+            self._parts = []
+        wanted = np.concatenate([self._task.asked_next(result) for result in results])
+        kept = np.isin(self.rows, wanted)
+        self.rows, self.values = self.rows[kept], Rows(*(part[kept] for part in self.values))
+
+
+_PRUNED_EVERY: Final = 32
+"""Blocks after which the rows asked for are those of all blocks so far."""
 _RUN_ROWS: Final = 4096
+
+
+def merged(parts: Sequence[tuple[Index, Rows]]) -> tuple[Index, Rows]:
+    """Return positions, sorted, and values of rows of several parts; equal positions once."""
+    rows = np.concatenate([each for each, _ in parts])
+    joined = [np.concatenate(column) for column in zip(*(rows for _, rows in parts), strict=True)]
+    order = np.argsort(rows, kind="stable")
+    order = order[np.r_[True, rows[order][1:] != rows[order][:-1]]]
+    return rows[order], Rows(*(column[order] for column in joined))
+
+
+def values_of(block: MemoryBlock, at: Index) -> Rows:
+    """Return the rows at ``at`` (k,) of a block, as a row source gives them."""
+    if isinstance(block.X, CodedMatrix):
+        dense = CodedMatrix(block.X.dense[at], block.X.codes[at], block.X.columns).expanded()
+    else:
+        dense = block.X[at]
+    zeros, ones = np.zeros(len(at)), np.ones(len(at))
+    return Rows(
+        np.asarray(dense, np.float64),
+        np.asarray(block.y[at], np.float64) if block.y.size else zeros,
+        block.offset[at] if block.offset.size else zeros,
+        block.weight[at] if block.weight.size else ones,
+    )
 
 
 def samples(n_rows: int, row_bytes: int) -> Index:
@@ -234,6 +312,11 @@ def samples(n_rows: int, row_bytes: int) -> Index:
     starts = spread_runs(n_rows, _RUN_ROWS, min(SPREAD_IN_ORDER, 2**28 // row_bytes))
     runs = (starts[:, None] + np.arange(_RUN_ROWS)).ravel()
     return _distinct(np.concatenate([random_rows(n_rows, SUBSET_ROWS), runs]))
+
+
+def sampled_read(n_rows: int) -> ReadRecord:
+    """Return the record of a first read that keeps these rows, if they are as narrow as most."""
+    return ReadRecord(samples(n_rows, 1))
 
 
 def _distinct(rows: Index) -> Index:
@@ -253,35 +336,20 @@ class StreamedRows:
         self._known = np.zeros(0, np.int64)
         self._rows = Rows(np.zeros((0, self.n_features)), *(np.zeros(0) for _ in range(3)))
 
-    def remember(self, wanted: Index) -> None:
+    def read(self, wanted: Index) -> None:
         """Read the table once, and keep these rows (m,), sorted; those from before stay."""
-        parts: list[Rows] = []
+        parts: list[tuple[Index, Rows]] = []
         for block in self._table.blocks():
             low, high = np.searchsorted(wanted, [block.start, block.start + block.rows])
-            at = wanted[low:high] - block.start
-            if not len(at):
-                continue
-            if isinstance(block.X, CodedMatrix):
-                coded = CodedMatrix(block.X.dense[at], block.X.codes[at], block.X.columns)
-                dense = coded.expanded()
-            else:
-                dense = block.X[at]
-            zeros, ones = np.zeros(len(at)), np.ones(len(at))
-            parts.append(
-                Rows(
-                    np.asarray(dense, np.float64),
-                    np.asarray(block.y[at], np.float64) if block.y.size else zeros,
-                    block.offset[at] if block.offset.size else zeros,
-                    block.weight[at] if block.weight.size else ones,
-                )
-            )
-        before = [self._rows] if len(self._known) else []
-        joined = [np.concatenate(column) for column in zip(*before, *parts, strict=True)]
-        known = np.concatenate([self._known, wanted])
-        if before:
-            order = np.argsort(known, kind="stable")
-            known, joined = known[order], [column[order] for column in joined]
-        self._known, self._rows = known, Rows(*joined)
+            if high > low:
+                rows = wanted[low:high]
+                parts.append((rows, values_of(block, rows - block.start)))
+        self.keep(*merged(parts))
+
+    def keep(self, rows: Index, values: Rows) -> None:
+        """Keep rows (m,), sorted, with their values; those from before stay."""
+        before = [(self._known, self._rows)] if len(self._known) else []
+        self._known, self._rows = merged([*before, (rows, values)])
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy runs of rows into ``out``; see ``protocols.RowSource``.
@@ -303,7 +371,7 @@ class StreamedRows:
                     f"{len(new):,} of them asked for: make a store, --store NAME.zarr, in Python "
                     "store="
                 )
-            self.remember(new)
+            self.read(new)
             at = self._places(rows)
         for target, source in zip(out, self._rows, strict=True):
             target[:] = source[at]

@@ -6,6 +6,7 @@ give the same store, bit for bit, from CSV, Parquet or memory.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import DataError
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Index, Matrix, Vector
 from streammc.stores.ingest.column_values import (
     LIMIT,
     Coder,
@@ -33,6 +34,7 @@ from streammc.stores.ingest.shuffle import append
 from streammc.stores.rows.row_weights import find_trial_faults, find_weight_faults
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
+from streammc.trace.zarr_files import crc32c
 
 if TYPE_CHECKING:
     from streammc.stores.ingest.row_labels import IdColumn
@@ -60,8 +62,9 @@ class TableBlocks:
         orders: Mapping[str, LevelOrder] | None = None,
         roles: Mapping[str, str] | None = None,
         fitted: bool = False,
+        watch: ReadRecord | None = None,
     ) -> None:
-        self.table = table
+        self.table, self._watch = table, watch
         self._roles = roles
         self._fitted = fitted
         self.names = list(names)
@@ -82,6 +85,8 @@ class TableBlocks:
             for start, values in self._read(faults, first=True):
                 if self._spool is not None:
                     append(self._spool, values)
+                if self._watch is not None:
+                    self._watch.add(start, values)
                 yield start, values
         except NotANumberError as error:
             names = [name for name in self.names if name not in self.coders]
@@ -92,8 +97,18 @@ class TableBlocks:
             for name, start, array in self._written_again(names):
                 find_integers(array, name, start, faults)
 
-    def again(self) -> Iterator[tuple[int, Matrix]]:
+    def again(self, watch: ReadRecord | None = None) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again, once it is exhausted."""
+        for start, values in self._again():
+            if watch is not None:
+                watch.add(start, values)
+            yield start, values
+
+    def encoded(self, values: Matrix) -> Matrix:
+        """Return a block of the rows ``values`` (c, m) that a :class:`ReadRecord` has kept."""
+        return values
+
+    def _again(self) -> Iterator[tuple[int, Matrix]]:
         if self._spool is None:
             yield from self._read(Faults())
             return
@@ -190,6 +205,33 @@ class TableBlocks:
                 self.missing[column.column] += int(missing.sum()) if count else 0
                 values[:, missing] = np.nan
         return values
+
+
+class ReadRecord:
+    """What a read of a table has seen: the checksums of its blocks, and some of its rows.
+
+    ``wanted`` are the positions (k,) of these rows, sorted.
+    """
+
+    def __init__(self, wanted: Index) -> None:
+        self.wanted = wanted
+        self._kept: list[Matrix] = []
+        self._checksums: list[int] = []
+
+    def add(self, start: int, values: Matrix) -> None:
+        """Add the block (c, m) of the rows from ``start`` on."""
+        self._checksums.append(crc32c(np.ascontiguousarray(values).view(np.uint8)))
+        low, high = np.searchsorted(self.wanted, [start, start + values.shape[1]])
+        if high > low:
+            self._kept.append(values[:, self.wanted[low:high] - start])
+
+    def rows(self) -> Matrix:
+        """Return the rows wanted (c, k), as they were read."""
+        return np.concatenate(self._kept, axis=1)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the checksums."""
+        return hashlib.sha256(repr(self._checksums).encode()).hexdigest()
 
 
 def no_rows(table: Table, seen: int) -> DataError:

@@ -15,6 +15,7 @@ from streammc.likelihood.contiguous_rows import hold
 from streammc.numerics.prior import log_prior
 from streammc.priors import laplace as laplace_prior
 from streammc.priors import normal, student_t
+from streammc.protocols import Rows
 from streammc.runs.job import run_job
 from streammc.samplers import smh
 from streammc.samplers.common.sampler import RunRequest
@@ -214,6 +215,33 @@ def test_the_bounds_hold_and_are_reached():
                 eta[i],
                 reach[i],
             )
+
+
+def test_bounds_of_the_certifying_pass_hold_in_the_coordinates_of_the_chains(monkeypatch):
+    """They are stretched by the largest singular value of the change; without it some are short."""
+    data, model = case("logistic")
+    cv = streammc.control_variates(data, model)
+    of_reads = cv.factor @ np.diag([0.97, 0.99])
+    at = pool.Whitening(model, cv.theta_star, of_reads)
+    plan = pool.planned(at, pool.needed_radius(np.zeros(2)), data)
+    request = RunRequest(data, model, seed=1, chains=1, warmup=100, draws=100)
+    change = pool.Change.between(of_reads, cv.factor)
+    assert change.stretch == pytest.approx(1 / 0.97)
+    shorter = []
+    for stretch in (change.stretch, 1.0):
+        monkeypatch.setattr(
+            pool.Change, "between", lambda *_, s=stretch: change._replace(stretch=s)
+        )
+        made = pool.Pool(data, pool.first_read(at, plan, request), None, cv.factor)
+        whole = hold(data)
+        rows = Rows(np.ascontiguousarray(whole.design.T), whole.y, whole.offset, whole.weight)
+        exact = pool.bounds(pool.Whitening(model, cv.theta_star, cv.factor), made.radius, rows)
+        drawn = made.sheet(0, 0)
+        place = np.argmin(np.abs(drawn.eta[:, None] - exact.eta), axis=1)
+        assert drawn.z == pytest.approx(exact.z[place], abs=1e-12)
+        shorter.append(np.mean(drawn.bound < exact.bound[place]))
+    assert shorter[0] == 0.0
+    assert shorter[1] > 0.1
 
 
 def test_gaussian_needs_no_row(tmp_path):

@@ -131,6 +131,22 @@ def test_an_interrupted_run_goes_on_with_the_same_draws(parquet, tmp_path):
     assert np.array_equal(RunDirectory.open(tmp_path / "run").draws_matrix(), draws(whole))
 
 
+@pytest.mark.parametrize("rows", ["all in memory", "a sample"])
+def test_reads_of_a_table(rows, parquet, monkeypatch):
+    """The first keeps the sample, the last draws the pool; each pass keeps its extreme rows."""
+    if rows == "a sample":
+        monkeypatch.setattr(streamed_table, "SUBSET_ROWS", 1500)
+        monkeypatch.setattr("streammc.likelihood.data_views.SUBSET_ROWS", 1500)
+    model, found = streammc.models.logistic(), []
+    for least in (10**9, 1):
+        monkeypatch.setattr(ingestion, "WATCHED_ROWS", least)
+        data = streamed(parquet, formula=FORMULA)
+        found.append(draws(streammc.sample(data, model, **SIZES)))
+        passes = {"all in memory": 1, "a sample": 2}[rows]
+        assert data.reads == passes + (2 if least == 10**9 else 1)
+    assert np.array_equal(*found)
+
+
 def test_a_table_that_changes_between_reads_is_an_error(parquet, columns):
     data = streamed(parquet, formula=FORMULA)
     columns["age"][17] += 1.0
