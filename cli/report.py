@@ -192,6 +192,7 @@ def cost_text(sampling: Mapping[str, Any], model: str | None = None) -> str:
         target = f"{target}: {text}"
     names = {
         "acceptance rate": "acceptance_rate",
+        "full passes": "passes",
         f"{row}s read": "rows_read",
         "bytes read": "bytes_read",
         "seconds: passes": "pass_seconds",

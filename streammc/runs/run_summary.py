@@ -450,8 +450,10 @@ def _sampling(
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
     gathered += (certificate.recalibration or {}).get("rows_gathered", 0)
     kept = len(team.problem.certain.y)
-    passes = plan.passes if plan is not None else 0
-    rows_read = certificate.rows_read + passes * dataset.n_rows + gathered + kept
+    passes = planned = plan.passes if plan is not None else 0
+    if not sampler.needs_rows(request.model):  # chains read all rows, or none
+        passes += -(-gathered // dataset.n_rows)
+    rows_read = certificate.rows_read + planned * dataset.n_rows + gathered + kept
     gap = None
     if certificate.passes:
         gap = _laplace_gap(request.model.unconstrain(run.draws_matrix()), cv)

@@ -49,6 +49,20 @@ def test_a_larger_table_gets_hmc_ecs_with_both_predictions() -> None:
     assert f"hmc {cost.hmc:.2g} s, hmc-ecs " in reason
 
 
+def test_smh_is_named_where_it_takes_far_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a row an iteration, where ``hmc-ecs`` takes 30; not where it takes as many."""
+    words = "smh is exact and may be faster, with about "
+    reason = chosen(20_000)[1]
+    assert words in reason
+    rows = float(reason.split(words)[1].split()[0])
+    data = table(20_000)
+    run = streammc.sample(data, MODEL, sampler=streammc.samplers.smh(), seed=1, draws=500, chains=2)
+    taken = float(run["sample_stats"]["n_rows"].mean())
+    assert taken == pytest.approx(rows, rel=0.2)
+    monkeypatch.setattr(decisions, "MORE_ROWS", 1000)
+    assert words not in chosen(20_000)[1]
+
+
 def test_hmc_is_taken_where_the_plan_asks_for_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def cost(dataset: MemoryStore, model: Any, plan: Any = None) -> RunCost:
         return RunCost(1.0, 0.5 if plan is None else plan.subsample_size / 30)

@@ -19,7 +19,7 @@ from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import taylor
-from streammc.protocols import Index, RowSource
+from streammc.protocols import Dataset, Index, Model, RowSource
 from streammc.samplers.common.chains import BATCH_SECONDS, DISPERSED, Chain, first_position
 from streammc.samplers.common.preparation import control_variates
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
@@ -89,15 +89,12 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             f"around theta_star reaches: use --sampler hmc, and {ADVICE}"
         )
     _require_normal_tails(request, cv)
-    at = Whitening(model, cv.theta_star, np.ascontiguousarray(cv.factor))
     made = None if ahead is None else ahead.around(cv)
-    if model.exact_sums is not None:
-        plan = PoolPlan(np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
-        text = "no row is read again: the sums of one pass are sufficient statistics"
-    elif made is not None:
+    if made is not None:
         at, plan = made[0].at, made[0].plan
     else:
-        plan = planned(at, needed_radius(offset_of(cv)), request.dataset)
+        at, plan = planned_around(request.dataset, model, cv)
+    text = "no row is read again: the sums of one pass are sufficient statistics"
     if model.exact_sums is None:
         rows, n = plan.drawn + plan.certain, request.dataset.n_rows
         if rows > most:
@@ -116,6 +113,16 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
     arrays = {"pool_plan": np.array(plan), "pool_factor": at.factor}
     return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, made)
+
+
+def planned_around(
+    dataset: Dataset, model: Model, cv: ControlVariates
+) -> tuple[Whitening, PoolPlan]:
+    """Return the plan of a read around theta_star in the coordinates of the chains."""
+    at = Whitening(model, cv.theta_star, np.ascontiguousarray(cv.factor))
+    if model.exact_sums is not None:
+        return at, PoolPlan(np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return at, planned(at, needed_radius(offset_of(cv)), dataset)
 
 
 def _require_normal_tails(request: RunRequest, cv: ControlVariates) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -12,7 +13,8 @@ from streammc.samplers.common.options import builder, check_number
 from streammc.samplers.common.sampler import EXACT, Check, Sampler, at_most
 
 if TYPE_CHECKING:
-    from streammc.protocols import Model
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.protocols import Dataset, Model
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
@@ -92,6 +94,16 @@ class ScalableMetropolis(Sampler):
                 "smh, as logistic, probit, binomial, poisson or exponential, found "
                 f"{model.name} with {why}: use hmc-ecs, or hmc"
             )
+
+    def predicted_rows(self, dataset: Dataset, model: Model, cv: ControlVariates) -> float | None:
+        """Return the rows of an iteration; ``None`` where the model has no bound."""
+        from streammc.samplers.factorised.kernel import planned_around
+
+        with suppress(ConfigError):
+            self.check_model(model)
+            _, plan = planned_around(dataset, model, cv)
+            return plan.drawn + plan.certain
+        return None
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return control variates and the plan of the reads; see ``Sampler``."""
