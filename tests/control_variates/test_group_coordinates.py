@@ -83,6 +83,16 @@ def check_positions(problem, data, model, cv, h=1e-5):
         assert density == pytest.approx(exact, abs=1e-5)
 
 
+def test_around_tau_0_the_density_is_the_same_on_both_sides():
+    data, model = few_groups("y ~ x + (1 | g)")
+    problem = full_data(data, model, compute(data, model), hmc())
+    (j,) = problem.base.lines[:, 0].astype(int)
+    assert 0.0 == problem.base.theta_star[j]
+    for z in np.random.default_rng(1).standard_normal((3, len(problem.base.theta_star))):
+        mirrored = z * np.where(np.arange(len(z)) == j, -1.0, 1.0)
+        assert evaluated(problem, z)[0] == pytest.approx(evaluated(problem, mirrored)[0], abs=1e-9)
+
+
 PRIOR = {
     "Intercept": normal(5.0),
     "sigma": half_student_t(3.0, 2.5),

@@ -132,13 +132,16 @@ def test_the_log_likelihood_of_several_tiles_is_the_sum_over_rows(model, span):
 
 @pytest.mark.parametrize("order", [-1, 1, 2])
 @pytest.mark.parametrize("tolerance", [-1.0, 1e-6])  # each draw, and interpolated
-@pytest.mark.parametrize("entries", [2, 2**20])  # one tile at a time, and all at once
+@pytest.mark.parametrize(
+    ("entries", "n_draws"), [(2, 5), (2**20, 8)]
+)  # one tile at a time, and all at once; draws are evaluated by fours
 def test_sums_of_remainders_over_several_tiles_are_those_of_rows(
-    order, tolerance, entries, monkeypatch
+    order, tolerance, entries, n_draws, monkeypatch
 ):
     monkeypatch.setattr(remainder_pass, "_PIECE_ENTRIES", entries)
     problem = Small(n=N, order=order)
-    draws = problem.theta_star + 0.05 * np.random.default_rng(3).normal(size=(5, problem.dim))
+    normals = np.random.default_rng(3).normal(size=(n_draws, problem.dim))
+    draws = problem.theta_star + 0.05 * normals
     deltas = draws - problem.theta_star
     task = RemainderTask(problem.model, problem.theta_star, deltas, order, tolerance)
     rows = problem.rows(np.arange(N))

@@ -11,6 +11,8 @@ from streammc.models.base import dirichlet_rows
 from streammc.numerics.prior import (
     COLUMNS,
     EFFECT,
+    LOCATION,
+    SHAPE,
     draw_prior,
     joint_normal,
     log_prior,
@@ -78,6 +80,14 @@ def test_the_curvature_is_minus_the_second_derivative(name):
     up, down = (at(table, [theta + step])[1][0] for step in (1e-6, -1e-6))
     expected = -(up - down) / 2e-6
     assert 0.0 < expected == pytest.approx(curvature(table, [theta])[0], rel=1e-7)
+
+
+@pytest.mark.parametrize("name", ["uniform", "positive uniform"])
+def test_a_smooth_uniform_prior_falls_to_0_at_its_ends(name):
+    table, theta = row_of(name), PRIORS[name][2]
+    fall = np.log(theta - table[0, LOCATION]) + np.log(table[0, SHAPE] - theta)
+    found = at(smooth(table), [theta])[0]
+    assert at(table, [theta])[0] + fall == pytest.approx(found, rel=1e-13)
 
 
 @pytest.mark.parametrize("at", [-800.0, 800.0])

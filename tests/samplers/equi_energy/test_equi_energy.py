@@ -150,10 +150,12 @@ def test_energies_of_all_rows_where_those_of_subsets_differ_too_much():
     assert "subset" == mintee(energy="subset").settled(50).energy
 
 
-def test_ladder_of_more_levels_than_rows_is_refused():
+def test_ladder_of_more_levels_than_rows_is_refused_before_a_chain_begins():
     data, model = one_mean()
+    sampler = mintee(n_levels=8 + 1, subset_size=20, covariance="identity")
+    setup = decide(RunRequest(data, model, sampler, None))
     with pytest.raises(ConfigError, match="9 levels from 20 rows on need 211, found 60"):
-        chain(data, model, mintee(n_levels=8 + 1, subset_size=20, covariance="identity"))
+        problem_of(data, model, setup.cv, setup.plan, sampler)
 
 
 @pytest.mark.parametrize("energy", ENERGIES)

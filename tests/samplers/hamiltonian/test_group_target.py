@@ -16,7 +16,7 @@ from streammc.control_variates.coordinates import coordinates
 from streammc.likelihood.blocks import expanded
 from streammc.likelihood.data_views import by_group, gather
 from streammc.likelihood.drawn_units import UnitDesign
-from streammc.likelihood.target import Base
+from streammc.likelihood.target import DENSITY, Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic
 from streammc.numerics.summation import taylor
 from streammc.priors import half_normal, normal
@@ -243,3 +243,20 @@ def test_leaving_out_certainty_groups_is_caught():
 @pytest.mark.slow
 def test_expansion_in_another_coordinate_is_caught():
     assert z_scores(1, 2, (), 0.8, wrong=0.0).max() > 4.5
+
+
+def test_the_gradient_is_that_of_the_density_in_the_marginal_precision():
+    given, model = problem(2, 2, (4,), 0.8)
+    drawn = problem(2, 2, (0, 2), 0.8)[0].certain  # two other groups as the subsample
+    point, work = allocate_point(2, 2, 2, 2), allocate_work(2, 2, 2, 1)
+
+    def density(z):
+        point.z[:] = z
+        evaluate(given.link, given.sums, given.base, given.certain, drawn, point, work)
+        return point.scalars[DENSITY]
+
+    assert model.n_linear == 0
+    for z in np.random.default_rng(1).normal(size=(3, 2)):
+        slopes = [(density(z + s) - density(z - s)) / 2e-5 for s in 1e-5 * np.eye(2)]
+        density(z)
+        assert slopes == pytest.approx(point.gradient, rel=1e-6, abs=1e-6)

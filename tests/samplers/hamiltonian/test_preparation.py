@@ -59,3 +59,11 @@ def test_a_short_run_counts_the_rows_and_the_variances_of_all_its_chains():
         kept.append("draws", np.zeros((2, 2, 1)), stats, ({}, {}))
     assert (36, 2) == (kept.evaluations, len(kept.theta))
     assert [2.0, 3.0, 12.0, 13.0] == kept.variance
+
+
+def test_a_short_run_says_the_mean_variance_of_its_estimates(data):
+    sampler = hmc_ecs(recalibrate=10, subsample_size=40)
+    request = RunRequest(data, resolved(logistic(prior=normal(2.0)), data), sampler, chains=2)
+    found = problem.recalibrate(request, sampler, None).certificate.recalibration
+    predicted = found["first"]["predicted_variance"]  # which nine draws in ten do not exceed
+    assert 0.1 * predicted < found["log_lik_variance_mean"] < predicted

@@ -29,6 +29,7 @@ from streammc.samplers.metropolis.acceptance import (
     M2,
     MEAN,
     MORE,
+    REJECT,
     SWEEP,
     SWEPT,
     SWEPT_LARGEST,
@@ -238,6 +239,25 @@ def test_decisions_on_more_rows_than_a_tile_sweep_all_of_them(monkeypatch, held)
         np.testing.assert_allclose(carried[0] + carried[4], ratio, atol=1e-9)
         first = x[: TILE // B].sum() / UNITS
         assert abs(first - x.mean()) > 1e-6 * scale  # the first tile alone would be wrong
+
+
+@jit(TEST_SIGNATURE)
+def in_turns(settings, facts, terms, draws, memory, carried, reply, table):
+    """Look at all terms; accept the first proposal, reject the second."""
+    if facts[SWEPT] == 0.0:
+        return SWEEP
+    carried[0] = 1.0 - carried[0]
+    return ACCEPT if carried[0] == 1.0 else REJECT
+
+
+@pytest.mark.parametrize("order", [2, "none"])
+def test_a_rejected_proposal_leaves_the_log_density_where_it_was(order):
+    case = Case(order, held=True)
+    case.problem = replace(case.problem, decide=in_turns)
+    (_, accepted, _), (before, rejected, _) = case.run(2)
+    np.testing.assert_allclose(accepted["theta"][0], before, rtol=1e-12)
+    np.testing.assert_allclose(accepted["theta"], rejected["theta"], rtol=1e-12)
+    np.testing.assert_allclose(accepted["lp"], rejected["lp"], rtol=1e-13)
 
 
 @pytest.mark.parametrize("without", [True, False])

@@ -166,6 +166,20 @@ def test_automatic_steps_have_at_most_one_percent_of_bias(build, options):
     assert decided(build(**worse))["variance_bias"] > 0.015
 
 
+@pytest.mark.parametrize("sd", [0.1, 1000.0])
+def test_without_a_preconditioner_steps_are_as_long_as_the_posterior_is_wide(sd):
+    """In units of its variance they are those with the preconditioner."""
+    X = np.random.default_rng(3).normal(size=(60, 1))
+    step = {}
+    for preconditioner in ("laplace", "none"):
+        sampler = sgld(preconditioner=preconditioner, subsample_size=30)
+        data, model = from_arrays(sd * X, np.zeros(60)), gaussian_mean([sd], prior=normal(1e4))
+        setup = decide(RunRequest(data, model, sampler, None))
+        step[preconditioner] = setup.plan.predicted["step_size"]
+    variance = setup.cv.posterior_sd()[0] ** 2
+    assert step["laplace"] == pytest.approx(step["none"] / variance, rel=0.02)
+
+
 def test_predicted_variance_of_the_estimate_is_that_of_what_is_subtracted():
     by_order = [decided(sgld(control_variate=order))["variance"] for order in (2, 1, 0, "none")]
     assert by_order == sorted(by_order)

@@ -251,6 +251,20 @@ def test_without_its_noise_terms_the_recursion_is_rejected():
     assert np.abs(z_scores(z, Regression(2).moments(*DYNAMICS["sgld"]))).max() > 10
 
 
+def test_chains_start_with_the_spread_of_the_posterior_where_positions_have_another_scale():
+    spread = np.array([[2.0, 0.0], [-1.0, 0.1]])
+    shared = replace(Regression(whitened=False).problem(), spread=spread)
+    starts = []
+    for chain in range(200):
+        kernel = shared.kernel(1, chain)
+        kernel.initialise()
+        starts.append(kernel.get_state()[0]["z"])
+    # Whitened they are standard normal: the sum of squares has mean 400 and sd sqrt(2 x 400).
+    square = (np.linalg.solve(spread, np.transpose(starts)) ** 2).sum()
+    assert abs(square - 400.0) < 4.5 * np.sqrt(800.0)
+    assert np.square(starts).sum() > 1.5 * square
+
+
 def test_recorded_estimates_are_unbiased_at_the_draw():
     case = Regression(0)
     _, found = case.draw(*DYNAMICS["sghmc, friction"])

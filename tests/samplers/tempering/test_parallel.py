@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -169,6 +170,24 @@ def test_levels_side_by_side_are_the_same_bits(name, explorer):
         np.testing.assert_array_equal(values, together.get_state()[0][column], err_msg=column)
 
 
+@pytest.mark.parametrize(("swaps", "proposed"), [("even-odd", 5), ("sweep", 10)])
+def test_every_pair_is_proposed_each_iteration_or_every_second_one(swaps, proposed):
+    kernel = started(regression(pt(n_levels=3, beta_min=0.5, swaps=swaps, step_size=0.3)))
+    kernel.advance(10, False)
+    assert [proposed] * 2 == kernel.tallies()["swaps_proposed"].tolist()
+
+
+def test_rows_of_independent_subsets_follow_the_ladder():
+    kernel = started(regression(CHAINS["independent"]))
+    before = kernel.ladder.hi.copy()
+    kernel.advance(round_end(0), True)
+    ladder = kernel.ladder
+    assert (before[1:] != ladder.hi[1:]).any()
+    for m, order in enumerate(kernel._order, start=1):
+        rows = kernel.own.y[ladder.lo[m] : ladder.hi[m]]
+        np.testing.assert_array_equal(kernel.problem.full.y[order[: len(rows)]], rows)
+
+
 def test_levels_are_shared_out_by_their_rows():
     found = shares(np.array([80, 40, 30, 10, 1]), 3)
     assert [[0], [1, 4], [2, 3]] == [list(part) for part in found]
@@ -282,6 +301,20 @@ def test_log_normalising_constant_of_a_conjugate_regression():
         np.mean([t[f"log_ratio_{side}"] for t in tallies], axis=0) for side in ("warmer", "colder")
     ]
     np.testing.assert_allclose(both[0][:-2], both[1][:-2], atol=0.1)
+
+
+def test_the_normalising_constant_has_what_the_likelihood_leaves_out_where_that_is_known():
+    kernel = started(regression(pt(n_levels=3, beta_min=0.0, step_size=0.3)))
+    kernel.advance(4, False)
+    tally, name = kernel.tallies(), "log_normalising_constant"
+    known, shifted, unknown = (
+        kernel.described([{**tally, "log_constant": np.asarray(constant)}])
+        for constant in (0.0, -2.5, math.nan)
+    )
+    assert known[name] - 2.5 == pytest.approx(shifted[name])
+    assert known[name] == pytest.approx(unknown[name])
+    lacks = [f"{name}_lacks" in found for found in (known, shifted, unknown)]
+    assert [False, False, True] == lacks
 
 
 def test_warns_of_levels_that_hardly_swap_and_of_no_round_trip():
