@@ -38,19 +38,19 @@ def _table(title: str, names: Iterable[str], found: list[tuple[str, str]]) -> li
 
 def lines(results: dict[str, Any]) -> list[str]:
     """Return the tables of the page."""
-    mutants = results["mutants"]
+    mutants = [each for each in results["mutants"] if "outcome" in each]
     outcomes = [judged(each) for each in mutants]
     controls = [each["control"] for each in mutants if "control" in each]
     written = [each for each in mutants if each["key"] in TESTS and each["outcome"] == CAUGHT]
-    drawn = results.get("drawn", len(mutants))
     head = (
-        f"{len(mutants)} of {drawn} drawn changes were tried, seed {results['seed']}: "
+        f"{len(mutants)} of {results['drawn']} drawn changes were tried, seed {results['seed']}: "
         f"{outcomes.count(CAUGHT)} caught, {len(written)} of them "
         f"by a test written or found for them; "
         f"{outcomes.count(SAME)} without effect; {outcomes.count(SURVIVED)} survived; "
         f"{outcomes.count(ALIVE)} open: not caught as plain Python, and not tried as compiled "
         f"code. Without a change the same tests passed {controls.count('passed')} of "
-        f"{len(controls)} times. {results['machine']}."
+        f"{len(controls)} times. {results['gone']} of the lines have gone from the sources since "
+        f"the draw, and keep their verdict. {results['machine']}."
     )
     left = [each for each in mutants if judged(each) in (SURVIVED, ALIVE)]
     shown = [each for each in mutants if judged(each) == SAME]

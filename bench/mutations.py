@@ -9,7 +9,9 @@ changed line, in a copy of the checkout in WORK, until one fails. They run as pl
 ``--compiled`` then runs, for every change that is left, the tests of its module as compiled code.
 
 Results go to ``results/mutations.json`` after each change, and what is there is not run again;
-those of another seed go. ``--write`` renews ``docs/measurements/mutations.md``. Changes that
+those of another seed or count go. Changes are drawn once: later runs take them from the results,
+and find their lines in the sources of then. A change whose line has gone keeps its verdict, and
+the page counts them. ``--write`` renews ``docs/measurements/mutations.md``. Changes that
 survive get a test or a reason in ``mutation_verdicts.py``. Every 20th time the same tests also run
 without the change, and must pass. Limits of runs are of processor time.
 """
@@ -153,15 +155,39 @@ def as_compiled(tree: Path, known: Knowledge, mutation: Mutation) -> dict[str, A
     return result | {"outcome": CAUGHT, "by": told(outcome.first)}
 
 
-def due(old: dict[str, Any] | None, mutation: Mutation, asked: argparse.Namespace) -> str | None:
+def due(result: dict[str, Any], asked: argparse.Namespace) -> str | None:
     """Return how a change is to be tried now; ``None``: not at all."""
-    if old is None:
+    if asked.only not in result["key"]:
+        return None
+    if "outcome" not in result:
         return "python"
-    if old["outcome"] == CAUGHT or mutation.key in EQUIVALENT:
+    if result["outcome"] == CAUGHT or result["key"] in EQUIVALENT:
         return None
     if asked.again:
-        return "python" if mutation.key in TESTS or not old["tests"] else None
-    return "compiled" if asked.compiled and old["outcome"] == ALIVE else None
+        return "python" if result["key"] in TESTS or not result["tests"] else None
+    return "compiled" if asked.compiled and result["outcome"] == ALIVE else None
+
+
+def drawn(tree: Path, count: int, seed: int) -> dict[str, Any]:
+    """Return results without an outcome: changes of the lines of a tree, by package and file."""
+    found = draw(tree, [f"streammc/{each}" for each in PACKAGES], count, seed)
+    found.sort(key=lambda each: (PACKAGES.index(package(each.path)), each.path))
+    mutants = [{"key": each.key, **each._asdict()} for each in found]
+    return {"seed": seed, "drawn": count, "machine": machine(), "mutants": mutants}
+
+
+def located(tree: Path, result: dict[str, Any]) -> Mutation | None:
+    """Return a drawn change at the line that it has in a tree; ``None``: the line has gone."""
+    path = tree / result["path"]
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    before, after = result["before"].strip(), result["after"].strip()
+    alike = [i for i, line in enumerate(lines) if line.strip() == before]
+    if len(alike) < result["place"]:
+        return None
+    at = alike[result["place"] - 1]
+    fields = {name: result[name] for name in Mutation._fields}
+    fields |= {"line": at + 1, "before": lines[at], "after": lines[at].replace(before, after, 1)}
+    return Mutation(**fields)
 
 
 def main() -> None:
@@ -187,31 +213,28 @@ def main() -> None:
         raise SystemExit("streammc is imported already: the tests would run it, not the copy")
     known = Knowledge(tree, folder)
     results = read(RESULTS)
-    if results.get("seed") != asked.seed:
-        results = {"seed": asked.seed, "machine": machine(), "mutants": []}
-    of = {each["key"]: each for each in results["mutants"]}
-    mutations = draw(tree, [f"streammc/{each}" for each in PACKAGES], asked.count, asked.seed)
-    mutations.sort(key=lambda each: (PACKAGES.index(package(each.path)), each.path))
+    if (results.get("seed"), results.get("drawn")) != (asked.seed, asked.count):
+        results = drawn(tree, asked.count, asked.seed)
+    mutants: list[dict[str, Any]] = results["mutants"]
+    places = [(index, located(tree, each)) for index, each in enumerate(mutants)]
+    there = [(index, each) for index, each in places if each is not None]
+    results["gone"] = len(mutants) - len(there)
     if asked.compiled:  # those without a compiled function first: they take seconds
-        mutations.sort(key=lambda each: is_compiled(tree, each))
-    for index, mutation in enumerate(mutations):
-        old = of.get(mutation.key)
-        how = due(old, mutation, asked) if asked.only in mutation.key else None
+        there.sort(key=lambda each: is_compiled(tree, each[1]))
+    for index, mutation in there:
+        how = due(mutants[index], asked)
         if how is None:
             continue
         begun = time.perf_counter()
         known.learn(mutation.path)
         if how == "compiled":
-            found = (old or {}) | as_compiled(tree, known, mutation)
+            found = mutants[index] | as_compiled(tree, known, mutation)
         else:
             found = as_python(tree, known, mutation, index % CONTROL_EVERY == 0)
-        result = {"key": mutation.key, **mutation._asdict(), **found}
-        of[mutation.key] = result
-        drawn = [of[each.key] for each in mutations if each.key in of]
-        results |= {"drawn": asked.count, "mutants": drawn}
+        mutants[index] = {"key": mutants[index]["key"], **found, **mutation._asdict()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        wall = time.perf_counter() - begun
-        print(f"{len(of):4} {result['outcome']:27} {wall:4.0f} s {mutation.key}", file=sys.stderr)
+        outcome, wall = found["outcome"], time.perf_counter() - begun
+        print(f"{index:4} {outcome:27} {wall:4.0f} s {mutation.key}", file=sys.stderr)
     if asked.write:
         publish("mutations.md", "mutations", lines(results))
 

@@ -101,6 +101,22 @@ def test_equal_lines_of_a_file_have_names_of_their_own(bench):
     assert [f"a.py: {after}", f"a.py (2): {after}"] == [each.key for each in ranges]
 
 
+def test_a_drawn_change_follows_its_line_until_that_has_gone(bench, tmp_path):
+    (tmp_path / "a.py").write_text(SOURCE)
+    drawn = {each.after.strip(): each for each in bench.operators.changes("a.py", SOURCE)}
+    result = drawn["out[i] += rows[i] * 1.5"]._asdict()
+    assert drawn["out[i] += rows[i] * 1.5"] == bench.command.located(tmp_path, result)
+    deeper = textwrap.indent(SOURCE, "    ")
+    (tmp_path / "a.py").write_text(f"if True:\n{deeper}")
+    moved = bench.command.located(tmp_path, result)
+    assert moved in bench.operators.changes("a.py", f"if True:\n{deeper}")
+    assert result["line"] + 1 == moved.line
+    (tmp_path / "a.py").write_text(SOURCE.replace("* 0.5", "* 0.25"))
+    assert None is bench.command.located(tmp_path, result)
+    (tmp_path / "a.py").unlink()
+    assert None is bench.command.located(tmp_path, result)
+
+
 @pytest.fixture
 def process():
     """Start a process that runs some code, in a session of its own."""
