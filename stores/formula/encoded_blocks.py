@@ -525,9 +525,25 @@ class FormulaBlocks:
             return None
         return self._early.finish(self.design, self.factors, levels)
 
-    def first(
-        self, faults: Faults, watch: ReadRecord | None = None
-    ) -> Iterator[tuple[int, Matrix]]:
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields that encode rows: none of the fit."""
+        return {**vars(self), "_progress": None, "_early": None}
+
+    @property
+    def raw_rows(self) -> int:
+        """Rows of a block of :meth:`raw`."""
+        return self._rows.raw_rows
+
+    @property
+    def divisible(self) -> bool:
+        """Whether :meth:`raw` can begin at any block, in any process."""
+        return self._rows.divisible
+
+    def raw(self, first: int = 0, stop: int | None = None) -> Iterator[Matrix]:
+        """Yield the values of blocks of the table columns; see ``TableBlocks.raw``."""
+        return self._rows.raw(first, stop)
+
+    def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.
 
         Its columns are ``block_columns``: the last features are one column of codes for each of
@@ -535,16 +551,16 @@ class FormulaBlocks:
         """
         # As many rows as of dense columns: means and scales then have the same bits.
         step = block_rows(max(len(self.columns.names), len(self._rows.names)))
-        for start, raw in self._rows.again(watch):
+        for start, raw in self._rows.again():
             for low in range(0, raw.shape[1], step):
                 yield start + low, self._encode(start + low, raw[:, low : low + step], faults)
 
-    def again(self, watch: ReadRecord | None = None) -> Iterator[tuple[int, Matrix]]:
+    def again(self) -> Iterator[tuple[int, Matrix]]:
         """Yield the blocks of :meth:`first` again, without a record of faults."""
-        return self.first(Faults(), watch)
+        return self.first(Faults())
 
     def encoded(self, values: Matrix) -> Matrix:
-        """Return a block of the rows ``values`` (c, m) that a ``ReadRecord`` has kept."""
+        """Return the block of the rows ``values`` (c, m) of :meth:`raw`."""
         return self._encode(0, values, Faults())
 
     def absent_texts(self) -> list[str]:

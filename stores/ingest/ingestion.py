@@ -28,6 +28,7 @@ from streammc.stores.ingest.coded_factors import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.row_labels import table_of
+from streammc.stores.ingest.table_blocks import ReadRecord
 from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
 from streammc.stores.memory import MemoryStore
 from streammc.stores.sources.input_files import complete_records, input_records
@@ -306,12 +307,12 @@ def rows_of(
     streamed = False
     try:
         opened = open_table(table, missing_spellings(options))
-        watch = None
+        first_read = None if keep else ReadRecord()
         if not keep and (opened.n_rows or 0) >= WATCHED_ROWS:
-            from streammc.stores.ingest.streamed_table import sampled_read  # loads the compiler
+            from streammc.stores.ingest.streamed_table import samples  # loads the compiler
 
-            watch = sampled_read(opened.n_rows or 0)
-        prepared = Prepared(opened, options, folder, None, watch)
+            first_read = ReadRecord(samples(opened.n_rows or 0, 1))
+        prepared = Prepared(opened, options, folder, None, first_read)
         rows, row_bytes = prepared.size
         most = available_memory() // 2
         most = min(most, KEPT_BYTES) if in_order else most

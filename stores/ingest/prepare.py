@@ -40,6 +40,7 @@ from streammc.stores.ingest.table_blocks import (
     Scan,
     Scanner,
     TableBlocks,
+    checksum,
     complete_rows,
     no_rows,
 )
@@ -69,9 +70,9 @@ class Prepared:
         options: IngestOptions,
         folder: Path,
         progress: Progress | None,
-        watch: ReadRecord | None = None,
+        first_read: ReadRecord | None = None,
     ) -> None:
-        self._table, self.first_read = table, watch
+        self._table, self.first_read = table, first_read
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
@@ -112,7 +113,7 @@ class Prepared:
                 labels=labels,
                 roles=self.columns.roles,
                 fitted=options.like is not None,
-                watch=watch,
+                watch=first_read,
             )
             text = text_columns(table, self.columns)
             if text:
@@ -148,34 +149,44 @@ class Prepared:
         beyond = beyond_dtype(self.scan, options.dtype, mean, scale)
         if beyond is not None:
             raise self._too_large(beyond, levels.dense.tolist())
-        self._set_encoding(
-            Encoding(
-                block_columns,
-                options.dtype,
-                self.scan.y_dtype,
-                mean[levels.dense],
-                scale[levels.dense],
-                self._id_dtype,
-                None if self._labels is None else self._labels.dtype,
-                GROUP if self.groups is not None else ROW_GROUP,
-                len(factors),
-            ),
-            factors,
+        self.encoding = Encoding(
+            block_columns,
+            options.dtype,
+            self.scan.y_dtype,
+            mean[levels.dense],
+            scale[levels.dense],
+            self._id_dtype,
+            None if self._labels is None else self._labels.dtype,
+            GROUP if self.groups is not None else ROW_GROUP,
+            len(factors),
         )
+        self._factors = factors
+        self.expansion = self._expanding(self.encoding)
 
-    def _set_encoding(self, encoding: Encoding, factors: Sequence[CodedFactor]) -> None:
-        """Take an encoding of the rows, and the expansion of its records."""
-        options, self.encoding, self._factors = self._options, encoding, factors
-        self.expansion = Expansion(
-            encoding.dtype, options.intercept, options.dtype, factors, self.codes, self._mean,
+    def _expanding(self, encoding: Encoding) -> Expansion:
+        """Return the expansion of the records of an encoding."""
+        options = self._options
+        return Expansion(
+            encoding.dtype, options.intercept, options.dtype, self._factors, self.codes, self._mean,
             self._scale,
         )  # fmt: skip
 
-    def keep_order(self) -> None:
-        """Leave the rows in the order of the table, whatever the options say."""
+    def in_order(self) -> RowReader:
+        """Leave the rows in the order of the table; return what reads them so.
+
+        The first read has to be on record.
+        """
+        assert self.first_read is not None
         self._options = replace(self._options, shuffle=False)
-        encoding = replace(self.encoding, id_dtype=self._id_dtype)
-        self._set_encoding(encoding, self._factors)
+        encoding = replace(self.encoding, id_dtype=None, group_dtype=None)
+        return RowReader(
+            self._table,
+            self._blocks,
+            encoding,
+            self._expanding(encoding),
+            self.first_read.checksums,
+            self.scan.n_dropped > 0,
+        )
 
     def _standardization(self, n_features: int) -> tuple[Vector, Vector]:
         """Return what is subtracted from each feature, and its divisor."""
@@ -235,29 +246,15 @@ class Prepared:
         return self._options.dtype
 
     @property
-    def label(self) -> str:
-        """Name of the first source in messages."""
-        return self._table.sources[0].label
-
-    @property
     def feature_names(self) -> list[str]:
         """Names of the columns of ``X``."""
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
 
-    def first_records(self) -> NDArray[Any] | None:
-        """Return the records of the rows that the first pass kept; ``None`` if rows were left out.
-
-        Positions in the table are then others than among the rows in use.
-        """
-        if self.first_read is None or self.scan.n_dropped or self._ids or self._labels:
-            return None
-        return self.encoding.encode(self._blocks.encoded(self.first_read.rows()))
-
-    def records(self, watch: ReadRecord | None = None) -> Iterator[NDArray[Any]]:
+    def records(self) -> Iterator[NDArray[Any]]:
         """Make the second pass: yield the rows as records, a slice of the expansion at a time."""
         rows = self.scan.n_rows
         dtype, step = self.encoding.dtype, self.expansion.slice_rows
-        parts: Iterator[NDArray[Any]] = ahead(self._encoded(watch))
+        parts: Iterator[NDArray[Any]] = ahead(self._encoded())
         in_memory = rows * self.expansion.row_bytes <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
         buckets = self._folder / "buckets"
@@ -362,8 +359,8 @@ class Prepared:
         if self._progress is not None:
             self._progress(done, total, phase)
 
-    def _encoded(self, watch: ReadRecord | None) -> Generator[NDArray[Any]]:
-        for start, values in self._blocks.again(watch):
+    def _encoded(self) -> Generator[NDArray[Any]]:
+        for start, values in self._blocks.again():
             ids = None
             if self._ids is not None:
                 ids = self._ids.read(start, values.shape[1])
@@ -484,3 +481,63 @@ class Encoding:
         if self.group_dtype is not None:
             records[self.group_field] = labels
         return records
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the rows of a table again, in its order and as often as needed, in any process."""
+
+    table: Table
+    source: TableBlocks | FormulaBlocks
+    encoding: Encoding
+    expansion: Expansion
+    checksums: Sequence[int]
+    """Of the blocks of the first read: rows have to stay as they were."""
+    drops: bool
+    """Whether rows with missing values are left out."""
+
+    @property
+    def divisible(self) -> bool:
+        """Whether a read can begin at any block."""
+        return self.source.divisible and not self.drops
+
+    def blocks(self, first: int = 0, stop: int | None = None) -> Iterator[Matrix]:
+        """Yield blocks (c, m) of the table as they are read; all, or some of a divisible one.
+
+        Raises
+        ------
+        DataError
+            If they are not those of the first read.
+        """
+        last, number = len(self.checksums) if stop is None else stop, first
+        try:
+            for values in self.source.raw(first, stop):
+                if number >= last or checksum(values) != self.checksums[number]:
+                    raise self._changed()
+                yield values
+                number += 1
+            if number < last:
+                raise self._changed()
+        except (DataError, IndexError, ValueError):
+            # Such an error may come from a file that changed between the reads: report that.
+            self.table.check_unchanged()
+            raise
+        self.table.check_unchanged()
+
+    def arrays(self, values: Matrix) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a store of some rows (c, m) of a block, by name."""
+        block = self.source.encoded(values)
+        if self.drops:
+            block = block[:, complete_rows(block)]
+        records = self.encoding.encode(block)
+        arrays, step = self.expansion.empty(len(records)), self.expansion.slice_rows
+        for start in range(0, len(records), step):
+            part = {name: each[start : start + step] for name, each in arrays.items()}
+            self.expansion.write(records[start : start + step], part)
+        return arrays
+
+    def _changed(self) -> DataError:
+        return DataError(
+            f"expected the rows of the first read of {self.table.sources[0].label}, found others: "
+            "wait until no program writes to it, and begin again"
+        )

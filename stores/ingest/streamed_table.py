@@ -6,36 +6,42 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from streammc.errors import ConfigError, DataError
+from streammc.errors import ConfigError
 from streammc.likelihood.data_views import SPREAD_IN_ORDER, random_rows, spread_runs
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.process_limits import available_threads
-from streammc.protocols import Index, PassTask, Rows
+from streammc.protocols import Index, PassTask, RowBlock, Rows
 from streammc.shown import Shown
+from streammc.stores.dask_cluster import is_cluster
 from streammc.stores.data_set import RowTable, dataset_facts
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import CODES, FORMAT
-from streammc.stores.ingest.prepare import Prepared
-from streammc.stores.ingest.table_blocks import ReadRecord
-from streammc.stores.reduction import reduce_block
+from streammc.stores.ingest.prepare import Prepared, RowReader
+from streammc.stores.reduction import reduce_block, run
 from streammc.stores.rows.row_blocks import MemoryBlock
 from streammc.unfinished import remove
 
 T = TypeVar("T")
 
 _BLOCK_BYTES: Final = 2**23
+_UNIT_ROWS: Final = 2**20
+"""Fewest rows that a thread or a worker reads at a time: about a row group of a Parquet file."""
+_UNITS: Final = 64
+"""Most units of a read on a cluster; a thread of this process has an eighth of them."""
 _MOST_GATHERED: Final = 2**22
 """Rows that may be asked for out of order: the samples of a plan, not the rows of a chain."""
+_RUN_ROWS: Final = 4096
 
 
 class StreamedTable(RowTable, Shown):
@@ -46,7 +52,7 @@ class StreamedTable(RowTable, Shown):
     Parameters
     ----------
     prepared
-        The table after its first pass.
+        The table after its first pass, which is on record.
     folder
         Its temporary folder, which is removed with this object.
 
@@ -62,44 +68,40 @@ class StreamedTable(RowTable, Shown):
 
     def __init__(self, prepared: Prepared, folder: Path) -> None:
         self._removed = finalize(self, remove, folder)
-        self._prepared = prepared
         if prepared.groups is not None:
             raise ConfigError(
                 "expected rows without groups to read a table in order, found groups, whose rows "
                 "have to be brought together: make a store, --store NAME.zarr, in Python store="
             )
-        prepared.keep_order()
-        first = prepared.first_read
-        self.n_rows = self._prepared.scan.n_rows
-        self.feature_names = tuple(self._prepared.feature_names)
+        reader, first = prepared.in_order(), prepared.first_read
+        assert first is not None
+        self.n_rows = prepared.scan.n_rows
+        self.feature_names = tuple(prepared.feature_names)
         self.n_features = len(self.feature_names)
-        stated = self._prepared.codes_attribute()
+        stated = prepared.codes_attribute()
         attributes = {
             "format": FORMAT,
             "n_rows": self.n_rows,
             "features": list(self.feature_names),
-            **self._prepared.attributes(),
+            **prepared.attributes(),
             "dtype": prepared.dtype,
         } | ({CODES: stated} if stated else {})
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.response: str | None = attributes["response"]
-        self._columns = read_columns(attributes)
-        self._block_rows = max(_BLOCK_BYTES // self._prepared.expansion.row_bytes, 1)
+        row_bytes = reader.expansion.row_bytes
+        self._blocks = TableBlocks(reader, read_columns(attributes), block_rows(reader))
         self.reads = 1
         """Times that the table was read, the scan of the first included."""
-        self._digest = "" if first is None else first.digest()
-        row_bytes = self._prepared.expansion.row_bytes
-        self._rows = StreamedRows(self, self._columns, row_bytes)
-        wanted, records = samples(self.n_rows, row_bytes), prepared.first_records()
-        if first is None or records is None or not np.array_equal(first.wanted, wanted):
+        self._rows = StreamedRows(self, self._blocks.columns, row_bytes)
+        wanted = samples(self.n_rows, row_bytes)
+        if reader.drops or not np.array_equal(first.wanted, wanted):
             self._rows.read(wanted)
-        else:
-            arrays = prepared.expansion.empty(len(records))
-            prepared.expansion.write(records, arrays)
-            everything = self._block(0, 0, arrays)
-            self._rows.keep(wanted, values_of(everything, np.arange(len(wanted))))
+        else:  # positions in the table are those of rows
+            block = self._blocks.block(0, 0, reader.arrays(first.rows()))
+            self._rows.keep(wanted, values_of(block, np.arange(len(wanted))))
         header = json.dumps({**attributes, "sources": None}, sort_keys=True)
-        self.fingerprint = hashlib.sha256(f"{header} {self._digest}".encode()).hexdigest()
+        seen = repr(reader.checksums)
+        self.fingerprint = hashlib.sha256(f"{header} {seen}".encode()).hexdigest()
 
     def __repr__(self) -> str:
         """Return one line for a notebook."""
@@ -114,11 +116,11 @@ class StreamedTable(RowTable, Shown):
 
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
-        return self._block_rows
+        return self._blocks.rows
 
     def piece_rows(self) -> int:
         """Return the rows of a piece: a block."""
-        return self._block_rows
+        return self._blocks.rows
 
     def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
         """Return the positions of rows (m,); ``None`` where rows were left out."""
@@ -138,42 +140,15 @@ class StreamedTable(RowTable, Shown):
         """Do nothing: see :meth:`stamps`."""
 
     def blocks(self) -> Iterator[MemoryBlock]:
-        """Read the table: yield its rows in blocks of ``block_rows``.
+        """Read the table: yield its rows in blocks.
 
         Raises
         ------
         DataError
             If the rows are not those of the first read.
         """
-        expansion, watch = self._prepared.expansion, ReadRecord(np.empty(0, np.int64))
-        done = filled = index = 0
-        arrays = expansion.empty(min(self._block_rows, self.n_rows))
-        for records in self._prepared.records(watch):
-            start = 0
-            while start < len(records):
-                count = min(len(records) - start, len(arrays["X"]) - filled)
-                parts = {name: each[filled : filled + count] for name, each in arrays.items()}
-                expansion.write(records[start : start + count], parts)
-                start, filled = start + count, filled + count
-                if filled == len(arrays["X"]):
-                    yield self._block(index, done, arrays)
-                    done, filled, index = done + filled, 0, index + 1
-                    arrays = expansion.empty(min(self._block_rows, max(self.n_rows - done, 1)))
+        yield from self._blocks.read()
         self.reads += 1
-        found = watch.digest()
-        if self._digest and found != self._digest:
-            raise DataError(
-                f"expected the rows of the first read of {self._prepared.label}, found others: "
-                "wait until no program writes to it, and begin again"
-            )
-        self._digest = found
-
-    def _block(self, index: int, start: int, arrays: Mapping[str, NDArray[Any]]) -> MemoryBlock:
-        design = with_codes(arrays["X"], arrays.get(CODES), self._columns)
-        empty = np.empty(0)
-        vectors = (arrays.get(name, empty) for name in ("y", "offset", "weight"))
-        y, offset, weight = vectors
-        return MemoryBlock(index, start, len(arrays["X"]), design, y, offset, weight)
 
     def reduce(
         self,
@@ -184,103 +159,192 @@ class StreamedTable(RowTable, Shown):
     ) -> T:
         """Run ``task`` over every row once; see ``protocols.Dataset.reduce``.
 
-        Blocks are read by one thread and reduced by others; at most two for each wait.
+        Threads and workers read parts of Parquet files; other tables are read by one thread, and
+        its blocks reduced by others.
+
+        Raises
+        ------
+        ConfigError
+            If a cluster would have to read what cannot be read in parts.
         """
-        if scheduler not in (None, "sync") and type(scheduler) is not int:
+        asking, blocks, on_cluster = Asking(task), self._blocks, is_cluster(scheduler)
+        divisible = blocks.reader.divisible
+        if on_cluster and not divisible:
             raise ConfigError(
-                f"expected a number of threads or 'sync' for a table that is read in order, found "
-                f"the scheduler {str(scheduler)[:100]!r}: make a store for a cluster, --store "
-                "NAME.zarr, in Python store="
+                "expected Parquet files without missing values for a cluster, whose workers read "
+                "parts of them, found another table: make a store, --store NAME.zarr, in Python "
+                "store="
             )
-        threads = scheduler if type(scheduler) is int else available_threads()
-        if scheduler == "sync":
-            threads = 1
-        total = -(-self.n_rows // self._block_rows)
-        tree, asked = Tree(task), Asked(task)
-        waiting: list[tuple[MemoryBlock, Future[T]]] = []
+        threads = 1 if scheduler == "sync" else scheduler or available_threads()
+        units = blocks.units(_UNITS if on_cluster else threads * _UNITS // 8)
+        if on_cluster or (divisible and threads > 1 and len(units) > 1):
+            answer = run(ReadingTask(asking, blocks), units, scheduler=scheduler, progress=progress)
+        else:
+            answer = self._in_turn(asking, threads, progress)
+        self.reads += 1
+        if len(answer.rows):
+            self._rows.keep(answer.rows, answer.values)
+        return answer.result
 
-        def take() -> None:
-            block, future = waiting.pop(0)
-            asked.add(block, future.result())
-            tree.add(future.result())
-            if block.index % _PRUNED_EVERY == 0:
-                asked.prune(tree.results)
-
+    def _in_turn(
+        self,
+        asking: Asking[T],
+        threads: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> Answer[T]:
+        """Read blocks by this thread and reduce them by others; at most two for each wait."""
+        total = -(-self.n_rows // self._blocks.rows)
+        tree = Tree(asking)
+        waiting: list[Future[Answer[T]]] = []
         with threadpool_limits(limits=1), ThreadPoolExecutor(threads, "streammc-pass") as pool:
-            for done, block in enumerate(self.blocks()):
-                waiting.append((block, pool.submit(reduce_block, task, block)))
+            for done, block in enumerate(self._blocks.read()):
+                waiting.append(pool.submit(asking.map, block))
                 if len(waiting) > 2 * threads:
-                    take()
+                    tree.add(waiting.pop(0).result())
                 if progress is not None:
-                    progress(done + 1, total)
-            while waiting:
-                take()
-        result = tree.result()
-        asked.prune([result])
-        if len(asked.rows):
-            self._rows.keep(asked.rows, asked.values)
-        return result
+                    progress(min(done + 1, total), total)
+            for future in waiting:
+                tree.add(future.result())
+        return tree.result()
+
+
+def block_rows(reader: RowReader) -> int:
+    """Return the rows of a block of a pass: those of a block of the read, or a part of them.
+
+    There are a power of two of these parts, so that reads of some blocks are subtrees.
+    """
+    rows, parts = reader.source.raw_rows, 1
+    while rows * reader.expansion.row_bytes > parts * _BLOCK_BYTES and parts < rows:
+        parts *= 2
+    return -(-rows // parts)
+
+
+@dataclass(frozen=True)
+class TableBlocks:
+    """The blocks of a pass over a table, each a part of a block of the read."""
+
+    reader: RowReader
+    columns: CodedColumns | None
+    rows: int
+    """Rows of a block, but for the last ones of a block of the read."""
+
+    @property
+    def parts(self) -> int:
+        """Blocks of a pass in a block of the read."""
+        return -(-self.reader.source.raw_rows // self.rows)
+
+    def read(self, first: int = 0, stop: int | None = None) -> Iterator[MemoryBlock]:
+        """Yield the blocks of blocks ``first`` to ``stop`` of the read; all, or some."""
+        done, index = first * self.reader.source.raw_rows, first * self.parts
+        for values in self.reader.blocks(first, stop):
+            for low in range(0, values.shape[1], self.rows):
+                arrays = self.reader.arrays(values[:, low : low + self.rows])
+                if m := len(arrays["X"]):
+                    yield self.block(index, done, arrays)
+                    done, index = done + m, index + 1
+
+    def block(self, index: int, start: int, arrays: Mapping[str, NDArray[Any]]) -> MemoryBlock:
+        """Return the block of some arrays of a store."""
+        design = with_codes(arrays["X"], arrays.get(CODES), self.columns)
+        empty = np.empty(0)
+        y, offset, weight = (arrays.get(name, empty) for name in ("y", "offset", "weight"))
+        return MemoryBlock(index, start, len(arrays["X"]), design, y, offset, weight)
+
+    def units(self, count: int) -> list[Unit]:
+        """Return at most about ``count`` units of a read, each a subtree of its blocks."""
+        raw, total = self.reader.source.raw_rows, len(self.reader.checksums)
+        size = 1
+        while size * raw < _UNIT_ROWS or size * count < total:
+            size *= 2
+        edges = [*range(0, total, size), total]
+        return [Unit(i, edges[i], edges[i + 1]) for i in range(len(edges) - 1)]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Blocks ``first`` to ``stop`` of the read, which who reduces them reads."""
+
+    index: int
+    first: int
+    stop: int
+    coded: bool = False
+
+    def pieces(self) -> Iterator[RowBlock]:
+        """Yield the place of the rows, which :class:`ReadingTask` reads."""
+        empty = np.empty(0)
+        yield RowBlock(self.first, self.stop, np.empty((0, 0)), empty, empty, empty)
+
+
+class Answer(NamedTuple, Generic[T]):
+    """A result, and the rows that are asked for next."""
+
+    result: T
+    rows: Index
+    """(k,) sorted."""
+    values: Rows
+
+
+@dataclass(frozen=True)
+class Asking(Generic[T]):
+    """A task on blocks, which keeps the rows that it will ask for next."""
+
+    task: PassTask[T]
+
+    def map(self, block: MemoryBlock) -> Answer[T]:
+        """Return the answer of a block."""
+        result = reduce_block(self.task, block)
+        rows = np.sort(self.task.asked_next(result))
+        return Answer(result, rows, values_of(block, rows - block.start))
+
+    def combine(self, left: Answer[T], right: Answer[T]) -> Answer[T]:
+        """Merge the answers of two neighbouring blocks."""
+        result = self.task.combine(left.result, right.result)
+        rows, values = merged([left[1:], right[1:]])
+        kept = np.isin(rows, self.task.asked_next(result))
+        return Answer(result, rows[kept], Rows(*(part[kept] for part in values)))
+
+
+@dataclass(frozen=True)
+class ReadingTask(PassTask[Answer[T]]):
+    """A task on units: reads their rows, and runs another on their blocks."""
+
+    asking: Asking[T]
+    blocks: TableBlocks
+
+    def map(self, block: RowBlock) -> Answer[T]:
+        """Return the answer of a unit, combined as the tree of all blocks combines it."""
+        tree = Tree(self.asking)
+        for each in self.blocks.read(block.index, block.start):
+            tree.add(self.asking.map(each))
+        return tree.result()
+
+    def combine(self, left: Answer[T], right: Answer[T]) -> Answer[T]:
+        """Merge the answers of two neighbouring units."""
+        return self.asking.combine(left, right)
 
 
 class Tree(Generic[T]):
     """Combination of results that come in order: pairs, pairs of pairs, and so on."""
 
-    def __init__(self, task: PassTask[T]) -> None:
-        self._task = task
-        self._whole: list[tuple[int, T]] = []
+    def __init__(self, asking: Asking[T]) -> None:
+        self._asking = asking
+        self._whole: list[tuple[int, Answer[T]]] = []
         """Height and result of the subtrees that wait for their neighbour."""
 
-    @property
-    def results(self) -> list[T]:
-        """Results of all rows so far, of a few parts."""
-        return [result for _, result in self._whole]
-
-    def add(self, result: T) -> None:
+    def add(self, result: Answer[T]) -> None:
         """Add the result of the next block."""
         height = 0
         while self._whole and self._whole[-1][0] == height:
-            result = self._task.combine(self._whole.pop()[1], result)
+            result = self._asking.combine(self._whole.pop()[1], result)
             height += 1
         self._whole.append((height, result))
 
-    def result(self) -> T:
+    def result(self) -> Answer[T]:
         """Return the combination of all."""
         _, result = self._whole.pop()
         while self._whole:
-            result = self._task.combine(self._whole.pop()[1], result)
+            result = self._asking.combine(self._whole.pop()[1], result)
         return result
-
-
-class Asked(Generic[T]):
-    """The rows of a pass that its task will ask for next, with their values."""
-
-    def __init__(self, task: PassTask[T]) -> None:
-        self._task = task
-        self.rows: Index = np.empty(0, np.int64)
-        """(k,) sorted."""
-        self.values = Rows(np.empty((0, 0)), *(np.empty(0) for _ in range(3)))
-        self._parts: list[tuple[Index, Rows]] = []
-
-    def add(self, block: MemoryBlock, result: T) -> None:
-        """Add those of the next block."""
-        rows = np.sort(self._task.asked_next(result))
-        if len(rows):
-            self._parts.append((rows, values_of(block, rows - block.start)))
-
-    def prune(self, results: Sequence[T]) -> None:
-        """Keep those of the combined results alone."""
-        if self._parts:
-            before = [(self.rows, self.values)] if len(self.rows) else []
-            self.rows, self.values = merged(before + self._parts)
-            self._parts = []
-        wanted = np.concatenate([self._task.asked_next(result) for result in results])
-        kept = np.isin(self.rows, wanted)
-        self.rows, self.values = self.rows[kept], Rows(*(part[kept] for part in self.values))
-
-
-_PRUNED_EVERY: Final = 32
-"""Blocks after which the rows asked for are those of all blocks so far."""
-_RUN_ROWS: Final = 4096
 
 
 def merged(parts: Sequence[tuple[Index, Rows]]) -> tuple[Index, Rows]:
@@ -288,7 +352,7 @@ def merged(parts: Sequence[tuple[Index, Rows]]) -> tuple[Index, Rows]:
     rows = np.concatenate([each for each, _ in parts])
     joined = [np.concatenate(column) for column in zip(*(rows for _, rows in parts), strict=True)]
     order = np.argsort(rows, kind="stable")
-    order = order[np.r_[True, rows[order][1:] != rows[order][:-1]]]
+    order = order[_new(rows[order])]
     return rows[order], Rows(*(column[order] for column in joined))
 
 
@@ -314,15 +378,17 @@ def samples(n_rows: int, row_bytes: int) -> Index:
     return _distinct(np.concatenate([random_rows(n_rows, SUBSET_ROWS), runs]))
 
 
-def sampled_read(n_rows: int) -> ReadRecord:
-    """Return the record of a first read that keeps these rows, if they are as narrow as most."""
-    return ReadRecord(samples(n_rows, 1))
-
-
 def _distinct(rows: Index) -> Index:
     """Return the rows once each, sorted: ``np.unique`` of a million takes 2 s by its hashes."""
     rows = np.sort(rows)
-    return rows[np.r_[True, rows[1:] != rows[:-1]]]
+    return rows[_new(rows)]
+
+
+def _new(rows: Index) -> NDArray[np.bool_]:
+    """Return where sorted rows differ from those before."""
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = rows[1:] != rows[:-1]
+    return new
 
 
 class StreamedRows:

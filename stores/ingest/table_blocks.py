@@ -6,9 +6,9 @@ give the same store, bit for bit, from CSV, Parquet or memory.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import fsum, ldexp, sqrt
 from pathlib import Path
@@ -97,18 +97,37 @@ class TableBlocks:
             for name, start, array in self._written_again(names):
                 find_integers(array, name, start, faults)
 
-    def again(self, watch: ReadRecord | None = None) -> Iterator[tuple[int, Matrix]]:
-        """Yield the blocks of :meth:`first` again, once it is exhausted."""
-        for start, values in self._again():
-            if watch is not None:
-                watch.add(start, values)
-            yield start, values
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without what the first read kept."""
+        return {**vars(self), "_watch": None}
+
+    @property
+    def raw_rows(self) -> int:
+        """Rows of a block, but for the last one."""
+        return self._rows
+
+    @property
+    def divisible(self) -> bool:
+        """Whether :meth:`raw` can begin at any block, in any process."""
+        return self._spool is None and self.table.divisible
+
+    def raw(self, first: int = 0, stop: int | None = None) -> Iterator[Matrix]:
+        """Yield the values (c, m) of blocks ``first`` to ``stop``, as they are read.
+
+        All blocks, or some of a table that is divisible.
+        """
+        one = self
+        if stop is not None:
+            one = copy(self)
+            one.table = self.table.part(first * self._rows, stop * self._rows)
+        yield from (values for _, values in one.again())
 
     def encoded(self, values: Matrix) -> Matrix:
-        """Return a block of the rows ``values`` (c, m) that a :class:`ReadRecord` has kept."""
+        """Return the block of the rows ``values`` (c, m) of :meth:`raw`."""
         return values
 
-    def _again(self) -> Iterator[tuple[int, Matrix]]:
+    def again(self) -> Iterator[tuple[int, Matrix]]:
+        """Yield the blocks of :meth:`first` again, once it is exhausted."""
         if self._spool is None:
             yield from self._read(Faults())
             return
@@ -207,20 +226,25 @@ class TableBlocks:
         return values
 
 
+def checksum(values: Matrix) -> int:
+    """Return the crc32c of a block."""
+    return crc32c(np.ascontiguousarray(values).view(np.uint8))
+
+
 class ReadRecord:
-    """What a read of a table has seen: the checksums of its blocks, and some of its rows.
+    """What the first read of a table has seen: the checksums of its blocks, and some of its rows.
 
     ``wanted`` are the positions (k,) of these rows, sorted.
     """
 
-    def __init__(self, wanted: Index) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: Index | None = None) -> None:
+        self.wanted = np.empty(0, np.int64) if wanted is None else wanted
         self._kept: list[Matrix] = []
-        self._checksums: list[int] = []
+        self.checksums: list[int] = []
 
     def add(self, start: int, values: Matrix) -> None:
         """Add the block (c, m) of the rows from ``start`` on."""
-        self._checksums.append(crc32c(np.ascontiguousarray(values).view(np.uint8)))
+        self.checksums.append(checksum(values))
         low, high = np.searchsorted(self.wanted, [start, start + values.shape[1]])
         if high > low:
             self._kept.append(values[:, self.wanted[low:high] - start])
@@ -228,10 +252,6 @@ class ReadRecord:
     def rows(self) -> Matrix:
         """Return the rows wanted (c, k), as they were read."""
         return np.concatenate(self._kept, axis=1)
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the checksums."""
-        return hashlib.sha256(repr(self._checksums).encode()).hexdigest()
 
 
 def no_rows(table: Table, seen: int) -> DataError:

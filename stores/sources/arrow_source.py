@@ -8,6 +8,8 @@ import mmap
 import struct
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -109,9 +111,13 @@ class ParquetSource(_ArrowSchema):
     Pages that were written with a checksum are checked.
     """
 
+    divisible = True
+
     def __init__(self, path: str) -> None:
         self.label = repr(path)
         self.path = path
+        self._first, self._stop = 0, -1
+        """The rows that are read; a stop of -1: to the end."""
         with self._file() as (file, raw):
             self._use(file.schema_arrow)
             self.n_rows = file.metadata.num_rows
@@ -133,6 +139,12 @@ class ParquetSource(_ArrowSchema):
         ):
             yield file, raw
 
+    def part(self, first: int, stop: int) -> Source:
+        """Return the source of some rows, see ``Source.part``; it reads whole row groups."""
+        one = copy(self)
+        one._first, one._stop, one.n_rows = first, stop, stop - first
+        return one
+
     def batches(
         self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]
     ) -> Iterator[Any]:
@@ -144,9 +156,21 @@ class ParquetSource(_ArrowSchema):
 
     def _decoded(self, columns: list[str], rows: int, as_codes: list[str]) -> Generator[Any]:
         with self._file(as_codes) as (file, _):
-            for batch in file.iter_batches(rows, columns=columns):
-                # The reader takes "a" to mean the column "a.b" as well.
-                yield _plain(batch.select(columns))
+            stop = file.metadata.num_rows if self._stop < 0 else self._stop
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+            ends = list(accumulate(sizes))
+            wanted = [
+                i for i, end in enumerate(ends) if end > self._first and end - sizes[i] < stop
+            ]
+            at = ends[wanted[0]] - sizes[wanted[0]] if wanted else 0
+            for batch in file.iter_batches(rows, row_groups=wanted, columns=columns):
+                low, high = max(self._first - at, 0), min(stop - at, batch.num_rows)
+                at += batch.num_rows
+                if low < high:
+                    # The reader takes "a" to mean the column "a.b" as well.
+                    yield _plain(batch.slice(low, high - low).select(columns))
+                if at >= stop:
+                    break
 
 
 def _refuse_joined(raw: Any, metadata: Any, label: str) -> None:

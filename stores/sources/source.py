@@ -49,6 +49,8 @@ class Source(ABC):
     """Bytes of a table in memory; ``None`` if they are not known."""
     spool = False
     """Whether to keep a copy on disk, because a second read is slow or impossible."""
+    divisible = False
+    """Whether :meth:`part` reads some of the rows, and other processes may."""
 
     @abstractmethod
     def batches(
@@ -59,6 +61,10 @@ class Source(ABC):
         The columns ``text`` are returned as text; those of ``levels`` too, or as dictionaries of
         text where that is faster.
         """
+
+    def part(self, first: int, stop: int) -> Source:
+        """Return the source of the rows from ``first`` to ``stop``, where it is divisible."""
+        raise TypeError(f"{self.label} is not read in parts")
 
     def warnings(self) -> list[str]:
         """Return the warnings about values of the last pass that may not be what they seem."""
@@ -89,6 +95,7 @@ class PartitionedSource(Source):
         self.label, self.path, self.n_rows = source.label, source.path, source.n_rows
         self.hidden, self.integers = source.hidden, source.integers
         self.booleans, self.spool = source.booleans, source.spool
+        self.divisible = source.divisible
         self.written = source.written | frozenset(written)
         self.names = (*source.names, *constants)
         self.types = (*source.types, *(value.type for value in constants.values()))
@@ -114,6 +121,10 @@ class PartitionedSource(Source):
                 else:
                     arrays.append(value.take(index))
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def part(self, first: int, stop: int) -> Source:
+        """Return the source of some rows, see ``Source.part``."""
+        return PartitionedSource(self.inner.part(first, stop), self._constants, self._texts)
 
     def warnings(self) -> list[str]:
         """Return the warnings of the file, see ``Source.warnings``."""

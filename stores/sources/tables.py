@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -97,6 +98,28 @@ class Table:
     def __contains__(self, name: object) -> bool:
         """Return whether there is a column ``name``."""
         return name in self._types[0]
+
+    @property
+    def divisible(self) -> bool:
+        """Whether :meth:`part` reads some of the rows, and other processes may."""
+        return all(source.divisible for source in self.sources)
+
+    def part(self, first: int, stop: int) -> Table:
+        """Return the rows from ``first`` to ``stop`` of a divisible table."""
+        sizes = [source.n_rows or 0 for source in self.sources]
+        one, chosen, start = copy(self), list[int](), 0
+        sources = list[Source]()
+        for index, (source, size) in enumerate(zip(self.sources, sizes, strict=True)):
+            low, high = max(first - start, 0), min(stop - start, size)
+            start += size
+            if low < high:
+                sources.append(source.part(low, high))
+                chosen.append(index)
+        one.sources, one.n_rows = tuple(sources), min(stop, start) - first
+        one._types = [self._types[index] for index in chosen]
+        one._stamps = [self._stamps[index] for index in chosen]
+        one._starts, one.rows_read = [], []
+        return one
 
     def batches(
         self,

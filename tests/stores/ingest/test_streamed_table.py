@@ -16,7 +16,7 @@ from streammc.protocols import Rows
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, laplace, smh
 from streammc.samplers.common.sampler import RunRequest
-from streammc.stores.ingest import ingestion, streamed_table
+from streammc.stores.ingest import ingestion, streamed_table, table_blocks
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.streamed_table import StreamedTable
 from streammc.trace.run_directory import RunDirectory
@@ -105,6 +105,8 @@ def test_draws_are_those_of_the_posterior_and_no_thread_changes_a_bit(parquet, c
     for scheduler in ("sync", 1, 8):
         again = streammc.fit(parquet, FORMULA, "logistic", scheduler=scheduler, **SIZES)
         assert np.array_equal(draws(again), draws(tree))
+    kept = streammc.fit(columns, FORMULA, "logistic", **SIZES)
+    assert np.array_equal(draws(kept), draws(tree))
     data = streammc.from_table(columns, formula=FORMULA)
     reference = streammc.sample(
         data, streammc.models.logistic(), sampler=streammc.samplers.hmc(), **SIZES
@@ -147,6 +149,44 @@ def test_reads_of_a_table(rows, parquet, monkeypatch):
     assert np.array_equal(*found)
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of a read of 341 rows, those of a pass of a part of them, and units of two or more."""
+    monkeypatch.setattr(table_blocks, "_BLOCK_BYTES", 2**13)
+    monkeypatch.setattr(streamed_table, "_BLOCK_BYTES", 2**12)
+    monkeypatch.setattr(streamed_table, "_UNIT_ROWS", 600)
+
+
+@pytest.mark.parametrize("case", ["one file", "folders"])
+def test_threads_and_workers_read_parts_of_the_files(
+    case, parquet, columns, tmp_path, small_blocks
+):
+    source, formula = parquet, FORMULA
+    if case == "folders":
+        source, formula = tmp_path / "parts", "late ~ age + C(year)"
+        for year, rows in ((2001, slice(0, 1900)), (2002, slice(1900, None))):
+            (source / f"year={year}").mkdir(parents=True)
+            part = pa.table({name: columns[name][rows] for name in ("age", "late")})
+            pq.write_table(part, source / f"year={year}" / "t.parquet", row_group_size=700)
+    one = streamed(source, formula=formula)
+    assert one._blocks.rows < one._blocks.reader.source.raw_rows
+    assert 4 < len(one._blocks.units(16)) < 10
+    tree = streammc.fit(source, formula, "logistic", scheduler="sync", **SIZES)
+    for scheduler in (1, 2, 8, "local:2"):
+        again = streammc.fit(source, formula, "logistic", scheduler=scheduler, **SIZES)
+        assert np.array_equal(draws(again), draws(tree)), scheduler
+
+
+def test_a_part_that_changed_is_found_by_who_reads_it(parquet, columns, small_blocks, monkeypatch):
+    data = streamed(parquet, formula=FORMULA)
+    columns["age"][4017] += 1.0
+    pq.write_table(pa.table(columns), parquet, row_group_size=700)
+    monkeypatch.setattr(type(data._blocks.reader.table), "check_unchanged", lambda self: None)
+    for scheduler in ("sync", 2):
+        with pytest.raises(DataError, match=r"expected the rows of the first read"):
+            streammc.sample(data, streammc.models.logistic(), scheduler=scheduler, **SIZES)
+
+
 def test_a_table_that_changes_between_reads_is_an_error(parquet, columns):
     data = streamed(parquet, formula=FORMULA)
     columns["age"][17] += 1.0
@@ -162,7 +202,7 @@ def test_rows_that_change_without_a_trace_are_found(columns):
         streammc.sample(data, streammc.models.logistic(), **SIZES)
 
 
-def test_what_needs_rows_at_random_names_the_store(parquet, monkeypatch):
+def test_what_needs_rows_at_random_names_the_store(parquet, columns, monkeypatch):
     data, model = streamed(parquet, formula=FORMULA), streammc.models.logistic()
     with pytest.raises(RefusedError, match=r"found hmc-ecs, .* --store NAME\.zarr"):
         streammc.sample(data, model, sampler=hmc_ecs(), **SIZES)
@@ -170,8 +210,8 @@ def test_what_needs_rows_at_random_names_the_store(parquet, monkeypatch):
         streammc.fit(parquet, FORMULA, "negative-binomial", **SIZES)
     with pytest.raises(ConfigError, match=r"found groups, .* --store NAME\.zarr"):
         streammc.fit(parquet, "late ~ age + (1 | region)", "logistic", **SIZES)
-    with pytest.raises(ConfigError, match=r"make a store for a cluster, --store NAME\.zarr"):
-        streammc.fit(parquet, FORMULA, "logistic", scheduler="local:2", **SIZES)
+    with pytest.raises(ConfigError, match=r"Parquet files .* --store NAME\.zarr"):
+        streammc.fit(columns, FORMULA, "logistic", scheduler="local:2", **SIZES)
     monkeypatch.setattr(streamed_table, "SUBSET_ROWS", 100)
     monkeypatch.setattr(streamed_table, "_MOST_GATHERED", 200)
     few = streamed(parquet, formula=FORMULA)
