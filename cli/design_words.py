@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+def rows_text(n_rows: int, cells: Mapping[str, int] | None) -> int | str:
+    """Return the rows of a store, as ``94,080 cells of 100,000,000 rows`` where they are cells."""
+    return n_rows if cells is None else f"{n_rows:,} cells of {cells['rows']:,} rows"
+
+
 def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
     """Return the factors that are columns of a store, as ``(1 | origin), 50 levels``."""
     if not factors:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from streammc.cli.command_settings import IngestSettings
-from streammc.cli.design_words import codes_text, factors_text, groups_text, references_text
+from streammc.cli.design_words import (
+    codes_text,
+    factors_text,
+    groups_text,
+    references_text,
+    rows_text,
+)
 from streammc.cli.options import command
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
@@ -62,7 +68,7 @@ def ingest(ctx: click.Context, settings: IngestSettings) -> None:
         )
     facts = {
         "store": result["path"],
-        "rows": result["n_rows"],
+        "rows": rows_text(result["n_rows"], result.get("cells")),
         "dropped": result.get("n_dropped") or None,
         "formula": result["formula"] and result["formula"]["text"],
         "response": result["response"],
@@ -149,7 +155,16 @@ def ingest_receipt(settings: IngestSettings) -> Receipt:
     require_apart(settings.store, sources if like is None else [*sources, like])
     options = ingest_options(settings)
     # Receipts of earlier versions do not have these, where they were not given.
-    for name in ("like", "row_id", "group", "group_as", "codes_above", "compression", "missing"):
+    for name in (
+        "like",
+        "row_id",
+        "group",
+        "group_as",
+        "codes_above",
+        "compression",
+        "missing",
+        "cells",
+    ):
         if options[name] is None:
             del options[name]
     if like is not None:

@@ -15,6 +15,7 @@ from streammc.cli.design_words import (
     generations_text,
     groups_text,
     references_text,
+    rows_text,
 )
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
@@ -73,6 +74,7 @@ def info(output: Output, path: str) -> None:
         shown["groups"] = groups_text(document.get("groups"))
         shown["factors"] = factors_text(document.get("factors"))
         shown["codes"] = codes_text(document.get("codes"))
+        shown["n_rows"] = rows_text(document["n_rows"], document.get("cells"))
         shown["generations"] = generations_text(document.get("generations"))
         shown["standardized"] = document["standardization"] is not None
         human = fields(shown) + _scales(document["features"], document["standardization"])

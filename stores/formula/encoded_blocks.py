@@ -49,6 +49,7 @@ from streammc.stores.formula.parser import (
     refuse_powers,
     walk,
 )
+from streammc.stores.ingest.cells import CellTable, repeated
 from streammc.stores.ingest.coded_factors import (
     CODED_ABOVE,
     CodedFactor,
@@ -487,7 +488,8 @@ class FormulaBlocks:
         )
         self.missing = self._rows.missing
         self._early: EarlyScan | None = None
-        if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
+        early = fitted is None and not factors and not isinstance(table, CellTable)
+        if early and can_scan_early(terms, self._rows.kinds):
             self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)
         levels = [factor_node(name) for name in factors]
         self._rows.check_text([*terms.factors, *levels, *terms.offsets, *own], terms.response)
@@ -630,8 +632,14 @@ class FormulaBlocks:
                 text = values.get(inner.name) if isinstance(inner, Column) else None
                 if isinstance(text, Codes):
                     fit.add(text.codes)
+                    continue
+                found = finite(inner, values, states, report, label(node))
+                counts = rows.table.counted(start, start + raw.shape[1])
+                if counts is None or isinstance(fit, Distinct):
+                    fit.add(found)
                 else:
-                    fit.add(finite(inner, values, states, report, label(node)))
+                    for part in repeated(found, counts[keep]):
+                        fit.add(part)
             if first and self._early is not None and not faults:
                 self._early.add(raw.shape[1], keep.size, values)
             self._progress(seen)

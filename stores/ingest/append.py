@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import DataError, IdentityError
 from streammc.stores.format.generations import described, with_inputs, without_places
-from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
+from streammc.stores.format.layout import CELLS, ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.format.writer import ExtendingWriter
 from streammc.stores.ingest.column_values import LIMIT
@@ -158,6 +158,11 @@ def _refuse_kind(store: Store) -> None:
         raise IdentityError(
             f"expected a store on a local disk to append to, found {store.address!r}: make it "
             "again from all tables, or copy it to a disk with 'streammc pull' and append there"
+        )
+    if CELLS in store.attributes:
+        raise IdentityError(
+            f"expected a store of rows to append to, found cells at {store.address!r}, whose "
+            "weights count rows that are equal: make it again from all tables"
         )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)

@@ -118,10 +118,11 @@ class LevelCounts:
         """The features that are stored as they are."""
         self._counts = [np.zeros(factor.columns + 1, np.int64) for factor in factors]
 
-    def add(self, values: Matrix) -> None:
-        """Add the rows of a block (c, m)."""
+    def add(self, values: Matrix, counts: Index | None = None) -> None:
+        """Add the rows of a block (c, m), each as often as ``counts`` (m,) says."""
         for index, count in enumerate(self._counts, len(self.dense)):
-            count += np.bincount(values[index].astype(np.int64), minlength=len(count))
+            rows = np.bincount(values[index].astype(np.int64), counts, minlength=len(count))
+            count += rows.astype(np.int64, copy=False)
 
     def add_counts(self, factor: int, rows: Index) -> None:
         """Add the number of rows by code (columns + 1,) of the factor number ``factor``."""
@@ -136,7 +137,7 @@ class LevelCounts:
             return scan
         n_dense = len(self.dense)
         others = scan.mean[n_dense + len(self._factors) :]
-        shares = np.concatenate([count[1:] for count in self._counts]) / scan.n_rows
+        shares = np.concatenate([count[1:] for count in self._counts]) / scan.n_counted
 
         def wide(values: Vector, of_levels: Vector) -> Vector:
             features = np.empty(len(self._coded))

@@ -61,6 +61,10 @@ class IngestOptions(TableOptions):
                 "expected a formula with --codes-above, found none: factors are those of a "
                 "--formula; leave out --codes-above"
             )
+        if self.cells not in (None, "auto", "yes", "no"):
+            raise ConfigError(
+                f"expected 'auto', 'yes' or 'no' as cells, found {self.cells!r}: choose one of them"
+            )
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(
                 f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
@@ -115,6 +119,11 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
         from streammc.stores.store import open_store
 
         store = open_store(store)
+    if options.cells not in (None, "no"):
+        raise ConfigError(
+            f"expected --like or --cells {options.cells}, found both: rows to predict stay rows; "
+            "leave out --cells"
+        )
     attributes = dict(store.attributes)
     columns = ("formula", "response", "features", "offset", "weight", "trials", "codes_above")
     decided = (*columns, "group", "group_as")

@@ -6,8 +6,9 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,7 +27,7 @@ from streammc.stores.format.partial import refuse_output, scratch_for
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest.coded_factors import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
-from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.prepare import Prepared, Progress, prepared_table
 from streammc.stores.ingest.row_labels import table_of
 from streammc.stores.ingest.table_blocks import ReadRecord
 from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
@@ -198,7 +199,7 @@ def make_store(
     inputs = input_records(parts)
     table = open_table(parts, missing_spellings(options))
     with scratch_for(target) as folder:
-        prepared = Prepared(table, options, folder, progress)
+        prepared = prepared_table(table, options, folder, progress)
         prepared.warnings += prepared.size_warnings()
         if announce is not None:
             announce(*prepared.size, prepared.warnings)
@@ -208,7 +209,7 @@ def make_store(
             dtype=options.dtype,
             y_dtype=prepared.scan.y_dtype,
             offset=prepared.columns.offset is not None,
-            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
+            weight=prepared.encoding.weighted,
             row_id=prepared.encoding.id_dtype,
             **{prepared.encoding.group_field: prepared.encoding.group_dtype},
             chunk_rows=options.chunk_rows,
@@ -297,8 +298,11 @@ def rows_of(
 
     Rows that need more than half of the available memory are read from the table whenever they are
     needed, unless ``keep`` is true; those of over 256 MB too, where ``in_order`` says that no more
-    is asked of them. Warnings name the line ``depth`` calls above.
+    is asked of them. Cells are made where the options do not say otherwise, and kept in memory,
+    unless they do not fit. Warnings name the line ``depth`` calls above.
     """
+    if options.cells is None and path is None and not keep:
+        options = replace(options, cells="auto")
     if path is not None:
         report = make_store(table, path, options, overwrite=overwrite)
         _warn(report["warnings"], depth)
@@ -312,10 +316,13 @@ def rows_of(
             from streammc.stores.ingest.streamed_table import samples  # loads the compiler
 
             first_read = ReadRecord(samples(opened.n_rows or 0, 1))
-        prepared = Prepared(opened, options, folder, None, first_read)
-        rows, row_bytes = prepared.size
+        prepared = prepared_table(opened, options, folder, None, first_read)
         most = available_memory() // 2
-        most = min(most, KEPT_BYTES) if in_order else most
+        if prepared.encoding.cells and not keep and prod(prepared.size) > most:
+            by_rows = replace(options, cells="no")
+            prepared = prepared_table(opened, by_rows, folder, None, first_read)
+        rows, row_bytes = prepared.size
+        most = min(most, KEPT_BYTES) if in_order and not prepared.encoding.cells else most
         streamed = not keep and rows * row_bytes > most
         store: MemoryStore | StreamedTable
         if streamed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Index, Matrix, Vector
 from streammc.rng import Role, stream
-from streammc.stores.format.layout import CODES, GROUP, ROW_GROUP, ROW_ID
+from streammc.stores.format.layout import CELLS, CODES, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.formula.fitted import Design
 from streammc.stores.in_threads import ahead
+from streammc.stores.ingest.cells import LEAST_PER_CELL, CellTable, NoCellsError, cells_of
 from streammc.stores.ingest.coded_factors import (
     CodedFactor,
     Expansion,
@@ -72,7 +74,7 @@ class Prepared:
         progress: Progress | None,
         first_read: ReadRecord | None = None,
     ) -> None:
-        self._table, self.first_read = table, first_read
+        self.first_read = first_read
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
@@ -88,6 +90,10 @@ class Prepared:
         self.groups, grouping = chosen_groups(table, options)
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
         labels = [column for column in (self._ids, self._labels) if column is not None]
+        if options.cells in ("auto", "yes"):
+            report = partial(self._report, total=table.n_rows, phase="cells")
+            table = cells_of(table, options.cells == "yes", [each.role for each in labels], report)
+        self._table = table
         self._blocks: TableBlocks | FormulaBlocks
         self._design: Design | None = None
         factors: Sequence[CodedFactor] = ()
@@ -144,7 +150,7 @@ class Prepared:
             means, width = self.scan.mean[:n_features], len(self.feature_names)
             sizes = [factor.columns for factor in self.codes]
             self.warnings += doubts
-            self.warnings += wide_design(self._design, means, self.scan.n_rows, width, sizes)
+            self.warnings += wide_design(self._design, means, self.scan, width, sizes)
         mean, scale = self._mean, self._scale = self._standardization(n_features)
         beyond = beyond_dtype(self.scan, options.dtype, mean, scale)
         if beyond is not None:
@@ -159,6 +165,7 @@ class Prepared:
             None if self._labels is None else self._labels.dtype,
             GROUP if self.groups is not None else ROW_GROUP,
             len(factors),
+            isinstance(table, CellTable),
         )
         self._factors = factors
         self.expansion = self._expanding(self.encoding)
@@ -317,6 +324,8 @@ class Prepared:
             "sources": self._table.paths,
             "n_dropped": self.scan.n_dropped,
         }
+        if self.encoding.cells:
+            attributes[CELLS] = {"rows": self.scan.n_counted}
         if spellings is not None:
             attributes[MISSING] = list(spellings)
         if self._ids is not None:
@@ -367,11 +376,13 @@ class Prepared:
             elif self._id_dtype is not None:
                 ids = np.arange(start, start + values.shape[1])
             labels = None if self._labels is None else self._labels.read(start, values.shape[1])
+            counts = self._table.counted(start, start + values.shape[1])
             if self.scan.n_dropped:
                 complete = complete_rows(values)
                 values, ids = values[:, complete], None if ids is None else ids[complete]
                 labels = None if labels is None else labels[complete]
-            yield self.encoding.encode(values, ids, labels)
+                counts = None if counts is None else counts[complete]
+            yield self.encoding.encode(values, ids, labels, counts)
 
     def codes_attribute(self) -> list[dict[str, Any]]:
         """Return the coded factors as in the attribute ``codes`` of a store."""
@@ -389,7 +400,14 @@ class Prepared:
         if scan is not None:
             return scan
         drop = options.drop_missing
-        scanner = Scanner(columns, faults, drop_missing=drop, rounding=rounding, count=levels.add)
+        scanner = Scanner(
+            columns,
+            faults,
+            drop_missing=drop,
+            rounding=rounding,
+            count=levels.add,
+            counted=self._table.counted,
+        )
         for start, values in self._blocks.first(faults):
             scanner.add(start, values)
             self._report(scanner.seen, self._table.n_rows, "scan")
@@ -400,6 +418,40 @@ class Prepared:
         return scan
 
 
+def prepared_table(
+    table: Table,
+    options: IngestOptions,
+    folder: Path,
+    progress: Progress | None,
+    first_read: ReadRecord | None = None,
+) -> Prepared:
+    """Return a table after its first pass: its cells, where the options and the rows allow it.
+
+    ``first_read`` records that of rows, and not that of cells.
+
+    Raises
+    ------
+    DataError
+        If the rows make no cells, and they are not to be kept (``cells="yes"``). A fault is found
+        among the cells, and reported by the rows, which are read again for it.
+    """
+    by_rows = replace(options, cells="no")
+    if options.cells not in ("auto", "yes"):
+        return Prepared(table, by_rows, folder, progress, first_read)
+    try:
+        return Prepared(table, options, folder, progress)
+    except NoCellsError as error:
+        if options.cells == "yes":
+            raise DataError(
+                f"expected rows that make cells, of {LEAST_PER_CELL} rows and more each, with "
+                f"--cells yes in {table.sources[0].label}, found {error}: leave it out"
+            ) from None
+    except DataError:
+        Prepared(table, by_rows, folder, progress)
+        raise
+    return Prepared(table, by_rows, folder, progress, first_read)
+
+
 @dataclass(frozen=True)
 class Encoding:
     """Encoder of table blocks as records.
@@ -407,8 +459,8 @@ class Encoding:
     A record has, if there are any, the fields ``X`` of dense columns without the intercept, and
     ``codes`` (K,), ``y``, ``offset`` and ``weight``; ``coded_factors.Expansion`` makes the
     arrays of a store of it. With trials ``y`` is the proportion of successes, and
-    ``weight`` is multiplied by the trials. The last fields are ``row_id`` and ``group`` or
-    ``row_group``, if there are row ids or labels of groups.
+    ``weight`` is multiplied by the trials; that of a cell by its rows. The last fields are
+    ``row_id`` and ``group`` or ``row_group``, if there are row ids or labels of groups.
     """
 
     columns: Columns
@@ -426,6 +478,8 @@ class Encoding:
     """``group`` if rows are brought together, ``row_group`` if they keep their order."""
     n_codes: int = 0
     """Number of coded factors, the last of the features of a block."""
+    cells: bool = False
+    """Whether each row is a cell, of which the weight counts the rows."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -435,24 +489,34 @@ class Encoding:
             fields.append(("X", self.x_dtype, (len(self.mean),)))
         if self.n_codes:
             fields.append((CODES, CODE_DTYPE, (self.n_codes,)))
-        for name, column, dtype in (
-            ("y", self.columns.response, self.y_dtype),
-            ("offset", self.columns.offset, "float64"),
-            ("weight", self.columns.weight or self.columns.trials, "float64"),
+        for name, there, dtype in (
+            ("y", self.columns.response is not None, self.y_dtype),
+            ("offset", self.columns.offset is not None, "float64"),
+            ("weight", self.weighted, "float64"),
         ):
-            if column is not None:
+            if there:
                 fields.append((name, dtype))
         for name, dtype in ((ROW_ID, self.id_dtype), (self.group_field, self.group_dtype)):
             if dtype is not None:
                 fields.append((name, dtype))
         return np.dtype(fields)
 
+    @property
+    def weighted(self) -> bool:
+        """Whether the rows have weights."""
+        return self.cells or (self.columns.weight or self.columns.trials) is not None
+
     def encode(
-        self, values: Matrix, ids: NDArray[Any] | None = None, labels: NDArray[Any] | None = None
+        self,
+        values: Matrix,
+        ids: NDArray[Any] | None = None,
+        labels: NDArray[Any] | None = None,
+        counts: Index | None = None,
     ) -> NDArray[Any]:
         """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
 
-        ``ids`` (m,) are the row ids and ``labels`` (m,) those of the groups, if there are any.
+        ``ids`` (m,) are the row ids and ``labels`` (m,) those of the groups, if there are any;
+        ``counts`` (m,) the rows of cells.
         """
         records = np.empty(values.shape[1], self.dtype)
         dense = len(self.mean)
@@ -476,6 +540,9 @@ class Encoding:
             records["weight"] = values[trials]
             if self.columns.weight is not None:
                 records["weight"] *= values[self.columns.index(self.columns.weight)]
+        if counts is not None:
+            weighted = (self.columns.weight or self.columns.trials) is not None
+            records["weight"] = records["weight"] * counts if weighted else counts
         if self.id_dtype is not None:
             records[ROW_ID] = ids
         if self.group_dtype is not None:

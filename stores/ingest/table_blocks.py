@@ -216,8 +216,11 @@ class TableBlocks:
 
     def _without_missing(self, start: int, values: Matrix, count: bool) -> Matrix:
         """Return a block with NaN in the rows without a label; count missing values before."""
+        counts = self.table.counted(start, start + values.shape[1])
         for index in np.flatnonzero(~np.isfinite(row_sums(values))) if count else ():
-            self.missing[self.names[index]] += int(np.isnan(values[index]).sum())
+            missing = np.isnan(values[index])
+            rows = missing if counts is None else counts[missing]
+            self.missing[self.names[index]] += int(rows.sum())
         for column in self._labels:
             missing = column.missing(start, values.shape[1])
             if missing is not None:
@@ -295,7 +298,9 @@ class Scan:
     """Result of the first pass; vectors have one entry per column of ``Columns.names``."""
 
     n_rows: int
-    """Number of rows that are kept."""
+    """Number of rows that are kept, or of cells."""
+    n_counted: int
+    """Number of rows that are kept; ``n_rows`` are fewer where they are cells."""
     n_dropped: int
     mean: Vector
     sd: Vector
@@ -313,7 +318,8 @@ class Scanner:
 
     Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``;
     the moments are valid only without such faults. Without ``rounding`` the rounding errors in
-    float32 are 0. ``count`` is called with the rows of every block that are kept.
+    float32 are 0. ``count`` is called with the rows of every block that are kept, and what
+    ``counted(start, stop)`` returns of them: how many rows of the table each is.
     """
 
     def __init__(
@@ -323,12 +329,13 @@ class Scanner:
         *,
         drop_missing: bool,
         rounding: bool,
-        count: Callable[[Matrix], None] | None = None,
+        count: Callable[[Matrix, Index | None], None] | None = None,
+        counted: Callable[[int, int], Index | None] | None = None,
     ) -> None:
         self._columns = columns
         self._faults = faults
         self._drop_missing = drop_missing
-        self._count = count
+        self._count, self._counted = count, counted
         names = columns.names
         self._moments = Moments(len(names))
         self._response = columns.index(columns.response)
@@ -337,21 +344,32 @@ class Scanner:
         self._lost_squares = np.zeros(len(names))
         self._whole, self._single = True, True
         self.seen = 0
-        """Number of rows read so far."""
+        """Number of rows read so far, or of cells."""
+        self._rows = 0
+        self._kept = 0
 
     def add(self, start: int, values: Matrix) -> None:
         """Add a block (c, m), of which ``start`` is the number of the first row."""
-        self.seen += values.shape[1]
-        _check_weights(start, values, self._columns, self._faults)
+        rows = values.shape[1]
+        counts = None if self._counted is None else self._counted(start, start + rows)
+        self.seen += rows
+        self._rows += rows if counts is None else int(counts.sum())
+        _check_weights(start, values, self._columns, self._faults, counts)
+        if counts is not None and self._drop_missing:
+            counts = counts[complete_rows(values)]
         values = _clean(start, values, self._columns.names, self._faults, self._drop_missing)
-        self._moments.add(values)
+        self._kept += values.shape[1]
+        self._moments.add(values, counts)
         if self._count is not None:
-            self._count(values)
+            self._count(values, counts)
         for index in self._rounded:
             with np.errstate(over="ignore"):
                 lost = values[index].astype(np.float32) - values[index]
                 # Not np.dot, whose threads wait for work in busy loops.
-                self._lost_squares[index] += np.einsum("i,i->", lost, lost)
+                if counts is None:
+                    self._lost_squares[index] += np.einsum("i,i->", lost, lost)
+                else:
+                    self._lost_squares[index] += np.einsum("i,i,i->", lost, lost, counts)
             if index == self._response:
                 exact = np.array_equal(values[index], np.rint(values[index]))
                 self._single = self._single and not lost.any()
@@ -370,8 +388,9 @@ class Scanner:
             y_dtype = response_dtype(*bounds, self._whole, self._single)
             y_dtype = "float64" if self._columns.trials else y_dtype
         return Scan(
+            self._kept,
             moments.count,
-            self.seen - moments.count if self._drop_missing else 0,
+            self._rows - moments.count if self._drop_missing else 0,
             mean,
             sd,
             moments.minimum,
@@ -394,17 +413,20 @@ def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
     return "float32" if single else "float64"
 
 
-def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults) -> None:
+def _check_weights(
+    start: int, values: Matrix, columns: Columns, faults: Faults, counts: Index | None
+) -> None:
     """Record invalid weights and invalid counts of successes and trials."""
     weight, trials = columns.index(columns.weight), columns.index(columns.trials)
+    times = 1 if counts is None else counts
     if weight is not None:
-        find_weight_faults(faults, columns.names[weight], start, values[weight])
+        find_weight_faults(faults, columns.names[weight], start, values[weight] * times)
     response = columns.index(columns.response)
     if trials is not None and response is not None:
         names = columns.names[response], columns.names[trials]
         find_trial_faults(faults, names, start, values[response], values[trials])
         total = values[trials] if weight is None else values[trials] * values[weight]
-        find_weight_faults(faults, names[1], start, np.maximum(total, 0.0))
+        find_weight_faults(faults, names[1], start, np.maximum(total, 0.0) * times)
 
 
 def _clean(
@@ -443,9 +465,9 @@ class Moments:
         self.maximum: Vector = np.full(n_columns, -np.inf)
         self._blocks: list[tuple[int, Matrix]] = []
 
-    def add(self, values: Matrix) -> None:
-        """Add a block (c, m) of finite numbers."""
-        m = values.shape[1]
+    def add(self, values: Matrix, counts: Index | None = None) -> None:
+        """Add a block (c, m) of finite numbers, each as often as ``counts`` (m,) says."""
+        m = values.shape[1] if counts is None else int(counts.sum())
         if m == 0:
             return
         # One column after the other, each within the second-level cache.
@@ -460,10 +482,14 @@ class Moments:
         mean, rest = np.empty((2, len(values)))
         deviation = np.empty_like(values)
         for column, row in enumerate(values):
-            mean[column] = row.mean()
+            mean[column] = row.mean() if counts is None else (row * counts).sum() / m
             np.subtract(row, mean[column], out=deviation[column])
-            rest[column] = deviation[column].sum() / m
-        square = np.einsum("ij,ij->i", deviation, deviation) - m * rest * rest
+            each = deviation[column] if counts is None else deviation[column] * counts
+            rest[column] = each.sum() / m
+        if counts is None:
+            square = np.einsum("ij,ij->i", deviation, deviation) - m * rest * rest
+        else:
+            square = np.einsum("ij,ij,j->i", deviation, deviation, counts) - m * rest * rest
         self.count += m
         self._blocks.append((m, np.stack([mean, rest, np.maximum(square, 0.0), exponent])))
 

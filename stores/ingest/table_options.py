@@ -62,6 +62,12 @@ class ColumnOptions:
         Spellings of a missing value in CSV files, beside nothing at all, such as
         ``["NA", "-999"]``. ``None``: NA, N/A, NULL, nan and such. In a column of text they are
         text where they are quoted, as the NA of Namibia.
+    cells : {None, 'auto', 'yes', 'no'}
+        Make one row of the rows that are equal in every column in use, its weight the sum of
+        theirs: the same posterior from fewer rows. ``auto``: where a table of 65,536 rows or more
+        has four and more for each such cell; ``yes``: also else, but refuse a table beyond a
+        million rows that has not. Row ids and groups keep rows apart. ``None``: ``auto`` in ``fit``
+        without a store, else ``no``.
     chunk_rows
         Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
         row.
@@ -110,6 +116,12 @@ class ColumnOptions:
         "Columns above which a factor is one integer a row.  [default: 64]",
         minimum=0,
         most=10**6,
+        key="ingest",
+    )
+    cells: str | None = setting(
+        None,
+        "Make equal rows one weighted row; default: auto in fit without --store, else no.",
+        choices=("auto", "yes", "no"),
         key="ingest",
     )
     chunk_rows: int | None = setting(None, "Rows per chunk.", minimum=1, most=10**12, key="ingest")

@@ -232,7 +232,7 @@ _FEW_ROWS: Final = 10
 
 
 def wide_design(
-    design: Design | None, mean: Vector, n_rows: int, n_features: int, codes: Sequence[int] = ()
+    design: Design | None, mean: Vector, scan: Scan, n_features: int, codes: Sequence[int] = ()
 ) -> list[str]:
     """Return a warning if the design has so many columns that sampling would be slow.
 
@@ -242,8 +242,8 @@ def wide_design(
     if n_features < MANY_COLUMNS:
         return []
     threads = available_threads()
-    cost = pass_cost(n_rows, n_features, threads=threads, codes=codes)
-    levels = "" if design is None else _levels(design, mean, n_rows)
+    cost = pass_cost(scan.n_rows, n_features, threads=threads, codes=codes)
+    levels = "" if design is None else _levels(design, mean, scan.n_counted)
     advice = "leave out those that matter least"
     if levels:
         advice = "merge rare levels into one before the ingest, or leave the column out"

@@ -20,6 +20,7 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
+from streammc.protocols import Index
 from streammc.stores.sources.input_files import (
     InputFile,
     input_files,
@@ -139,6 +140,10 @@ class Table:
                     done += batch.num_rows
                     yield batch
         self.rows_read = np.diff([*self._starts, done]).tolist()
+
+    def counted(self, start: int, stop: int) -> Index | None:
+        """Return how many rows each from ``start`` to ``stop`` is (m,); ``None``: one each."""
+        return None
 
     def warnings(self) -> list[str]:
         """Return the warnings of every source about the last pass, see ``Source.warnings``."""

@@ -26,7 +26,7 @@ from streammc.prediction import predictors
 from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.prediction.prediction_request import PredictionRequest
-from streammc.prediction.predictors import Coefficients, Draws
+from streammc.prediction.predictors import Coefficients, Draws, require_rows
 from streammc.prediction.row_effects import require_checked
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream
@@ -171,6 +171,7 @@ def posterior_predictive(
     if isinstance(built, MixedModel):
         table, own = rows_of_run(opened, store), True
     _refuse_unknown_trials(built, table)
+    require_rows(table, "replicate")
     at, some = _gathered(table, rows, seed)
     arrays = _arrays(opened, built, table, (at, some), posterior, seed)
     if table.response is None:

@@ -220,6 +220,8 @@ class Scoring:
         # Trials are weights, but the trials of a row are not equal observations.
         trials = self._table.attributes.get("trials") or self._bound.takes_trials
         self._whole_rows = self.unit == ROW and bool(trials)
+        if self._whole_rows:
+            predictors.require_rows(self._table, "leave out one by one, each with its trials")
         self.evaluated = request.evaluated(self.units.n_rows, unit_cost(self.units, self._bound))
         self._where = (
             f"store {self._table.address!r} ({self.unit}s counted from 1 in its own order)"

@@ -101,6 +101,7 @@ def write_predictions(
             "--by, or write zarr"
         )
     require_predictable(model, request)
+    predictors.require_rows(table, "predict")
     posterior = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = record.describe_design(table.attributes)
     notes = predictors.check(posterior.design, described)

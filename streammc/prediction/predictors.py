@@ -109,6 +109,16 @@ _TERMS: Final = re.compile(r" \+ (?=offset\()")
 """What joins the offsets of a formula in the name of its offset."""
 
 
+def require_rows(table: Dataset, purpose: str) -> None:
+    """Raise DataError for a table of cells: its rows stand for several of a table."""
+    cells = table.attributes.get("cells")
+    if cells:
+        raise DataError(
+            f"expected rows to {purpose}, found {table.n_rows:,} cells of {cells['rows']:,} rows "
+            f"at {table.address!r}: make a data set of the rows, with --like (in Python like=)"
+        )
+
+
 def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
     """Refuse a table whose columns are not those of the run; return warnings.
 

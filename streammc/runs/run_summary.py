@@ -358,6 +358,14 @@ def run_audit(
     return result
 
 
+def _cells(dataset: Dataset) -> list[str]:
+    """Return a note if the rows of a data set are cells."""
+    cells = dataset.table.attributes.get("cells")
+    if not cells:
+        return []
+    return [f"the {cells['rows']:,} rows of the table are {dataset.table.n_rows:,} cells"]
+
+
 def finish_report(
     run: RunDirectory,
     request: RunRequest,
@@ -423,7 +431,7 @@ def finish_report(
         cost=spent,
         tempering=tempering or None,
         stop=stop,
-        notes=setup.cv.certificate.notes,
+        notes=(*setup.cv.certificate.notes, *_cells(dataset)),
         warnings=(
             *certificate_warnings(setup.cv.certificate.warnings, sampler),
             *mode_warnings(model, sampler),

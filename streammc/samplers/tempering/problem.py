@@ -97,7 +97,7 @@ def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
     attributes = dataset.attributes
     if dataset.temperature != 1.0:
         return None
-    if attributes.get("trials") and attributes.get("weight"):
+    if attributes.get("trials") and (attributes.get("weight") or attributes.get("cells")):
         return None
     return model.log_constant(full.y, full.weight)
 

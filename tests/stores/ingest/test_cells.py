@@ -1,0 +1,372 @@
+"""Cells: rows that are equal become one weighted row, with the posterior of the rows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import streammc as command
+
+import streammc
+from streammc import registry
+from streammc.errors import ConfigError, DataError, IdentityError
+from streammc.priors import normal
+from streammc.stores.ingest import cells, ingestion
+from streammc.stores.ingest.cells import CellTable
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.sources.tables import open_table
+
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def columns():
+    rng = np.random.default_rng(5)
+    a, g = rng.integers(0, 3, N), rng.choice(["x", "y", "z"], N, p=[0.6, 0.3, 0.1])
+    x, e = rng.integers(-2, 3, N) / 2.0, rng.integers(0, 2, N) / 4.0
+    eta = 0.4 * x - 0.3 * (a == 1) + 0.5 * (g == "y") + e
+    m = rng.integers(1, 4, N)
+    return {
+        "a": a, "g": g, "x": x, "e": e, "m": m, "w": rng.integers(1, 3, N) / 2.0,
+        "late": (rng.logistic(size=N) < eta).astype(int),
+        "k": rng.poisson(np.exp(eta)),
+        "c": rng.binomial(m, 1.0 / (1.0 + np.exp(-eta))),
+        "t": np.ceil(4.0 * rng.gamma(2.0, np.exp(eta) / 2.0)) / 4.0,
+        "z": np.rint(2.0 * (eta + rng.normal(size=N))) / 2.0,
+    }  # fmt: skip
+
+
+CASES = {
+    "logistic": ("late ~ C(a) + g + x", {"weight": "w", "offset": "e"}),
+    "binomial": ("c ~ C(a) + g + x", {"trials": "m", "weight": "w"}),
+    "poisson": ("k ~ C(a) * x + g", {"offset": "e"}),
+    "negative-binomial": ("k ~ poly(x, 2) + g", {"offset": "e"}),
+    "gamma": ("t ~ bs(x, df=4) + g", {"weight": "w"}),
+    "gaussian": ("z ~ center(x) + g", {}),
+    "student-t": ("z ~ x + g", {}),
+}
+
+
+def expansions(table, family, formula, **options):
+    """Return the control variates of the rows of a table, and of its cells."""
+    model = registry.model(family)(prior=normal(scale=2.0))
+    shared = {"formula": formula, "dtype": "float64", **options}
+    for choice in ("no", "yes"):
+        data = streammc.from_table(table, cells=choice, **shared)
+        assert ("cells" in data.attributes) is (choice == "yes")
+        yield streammc.control_variates(data, model)
+
+
+def distance(rows, of_cells):
+    theta = np.abs(of_cells.theta_star - rows.theta_star).max()
+    hessian = np.abs(of_cells.hessian - rows.hessian).max() / np.abs(rows.hessian).max()
+    return max(theta, hessian)
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_theta_star_and_hessian_of_cells_are_those_of_rows(family, columns):
+    formula, options = CASES[family]
+    assert distance(*expansions(columns, family, formula, **options)) < 1e-10
+
+
+def test_cells_without_their_counts_are_caught(columns, monkeypatch):
+    formula, options = CASES["poisson"]
+    rows, right = expansions(columns, "poisson", formula, **options)
+    monkeypatch.setattr(
+        CellTable, "counted", lambda self, start, stop: np.ones(min(stop, self.n_rows) - start, int)
+    )
+    _, broken = expansions(columns, "poisson", formula, **options)
+    assert distance(rows, right) < 1e-10
+    assert distance(rows, broken) > 1e-2
+
+
+def test_rows_with_missing_values_are_dropped_and_counted(columns):
+    late, g = columns["late"].astype(object), columns["g"].astype(object)
+    late[::7], g[::5] = None, None
+    table = pa.table({**columns, "late": pa.array(late), "g": pa.array(g)})
+    shared = {"formula": "late ~ C(a) + g + x", "drop_missing": True, "dtype": "float64"}
+    said = []
+    made = []
+    for choice in ("no", "yes"):
+        with pytest.warns(UserWarning, match="left out") as caught:
+            made.append(streammc.from_table(table, cells=choice, **shared))
+        said.append(str(caught[0].message))
+    rows, of_cells = made
+    assert said[0] == said[1]
+    assert of_cells.attributes["n_dropped"] == rows.attributes["n_dropped"] > 0
+    assert of_cells.attributes["cells"] == {"rows": rows.n_rows}
+    model = streammc.models.logistic(prior=normal(scale=2.0))
+    pair = [streammc.control_variates(each, model) for each in made]
+    assert distance(*pair) < 1e-10
+
+
+def test_default_priors_and_scales_are_those_of_rows(columns):
+    made = [
+        streammc.from_table(columns, formula="late ~ x + g", cells=choice, dtype="float64")
+        for choice in ("no", "yes")
+    ]
+    scales = [each.attributes["standardization"] for each in made]
+    for key in ("mean", "scale"):
+        np.testing.assert_allclose(scales[1][key], scales[0][key], rtol=1e-12)
+    model = streammc.models.logistic()
+    pair = [streammc.control_variates(each, model) for each in made]
+    assert distance(*pair) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("x", "different"),
+    [
+        ([1.0, 1.0 + 2.0**-52, 1.0, 1.0], 2),
+        ([0.1, 0.1, 0.1, 0.1], 1),
+        (["a", "a ", "A", "a"], 3),
+        (["a\0", "a", "a\0", "\0a"], 3),
+        ([True, False, True, True], 2),
+        ([2**53, 2**53 - 1, 2**53, 2**53], 2),
+    ],
+)
+def test_only_equal_values_are_one_cell(x, different):
+    made = CellTable(open_table({"x": x}), True, lambda done: None)
+    (batch,) = made.batches(["x"], 100)
+    assert batch.num_rows == different
+    assert batch.column(0).to_pylist() == list(dict.fromkeys(x))
+    assert made.counted(0, different).tolist() == [x.count(each) for each in dict.fromkeys(x)]
+
+
+def test_zeros_of_both_signs_and_nan_have_one_likelihood():
+    x, y = np.array([0.0, -0.0, 1.0, 1.0, 0.0] * 9), np.array([0, 1, 1, 1, 1] * 9)
+    rows, of_cells = expansions({"x": x, "y": y}, "logistic", "y ~ x")
+    assert distance(rows, of_cells) < 1e-10
+    x[5] = np.nan
+    for choice in ("no", "yes"):
+        with pytest.raises(DataError, match="missing values in 1 row, first in data row 6"):
+            streammc.from_table({"x": x, "y": y}, formula="y ~ x", cells=choice)
+
+
+@pytest.mark.parametrize("n", [1, 50])
+def test_a_table_of_one_cell(n):
+    table = {"x": np.full(n, 2.0), "k": np.full(n, 3)}
+    with pytest.warns(UserWarning, match="constant"):
+        rows, of_cells = expansions(table, "poisson", "k ~ x")
+    assert distance(rows, of_cells) < 1e-10
+
+
+def test_faults_are_reported_by_rows(columns):
+    table = {**columns, "w": columns["w"].copy()}
+    table["w"][[7, 40, 41]] = -1.0
+    messages = []
+    for choice in ("no", "yes"):
+        with pytest.raises(DataError) as caught:
+            streammc.from_table(table, formula="late ~ x", weight="w", cells=choice)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "negative weights in 3 rows, first in data row 8" in messages[0]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow", "dictionary", "folders"])
+def test_cells_of_files_are_those_of_the_table(suffix, columns, tmp_path):
+    names = ["late", "a", "g", "x"]
+    table = pa.table({name: columns[name] for name in names})
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        from pyarrow import csv
+
+        csv.write_csv(table, path)
+    elif suffix == "arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=500)
+    elif suffix == "folders":
+        for each in ("x", "y", "z"):
+            part = table.filter(pa.compute.equal(table["g"], each)).drop_columns("g")
+            (path / f"g={each}").mkdir(parents=True)
+            pq.write_table(part, path / f"g={each}" / "t.parquet")
+    else:
+        if suffix == "dictionary":  # each part has a dictionary of its own
+            words = table["g"].combine_chunks()
+            parts = [words[k : k + 700].dictionary_encode() for k in range(0, N, 700)]
+            table = table.set_column(2, "g", pa.chunked_array(parts))
+        pq.write_table(table, path, row_group_size=700)
+    expected = streammc.from_table(table, formula="late ~ C(a) + g + x", cells="yes")
+    found = streammc.from_table(path, formula="late ~ C(a) + g + x", cells="yes")
+    assert found.n_rows == expected.n_rows < N / 4
+    assert found.attributes["cells"] == {"rows": N}
+    model = streammc.models.logistic(prior=normal(scale=2.0))
+    pair = [streammc.control_variates(each, model) for each in (expected, found)]
+    assert distance(*pair) < 1e-6  # rows of float32
+    assert expected.feature_names == found.feature_names
+
+
+def made_of(table, choice, formula="late ~ C(a) + g", **options):
+    return ingestion.rows_of(
+        table, IngestOptions(formula=formula, cells=choice, **options), None, overwrite=False
+    )
+
+
+def test_auto_takes_cells_of_a_large_table_where_they_are_few(columns, monkeypatch):
+    assert made_of(columns, None).n_rows == N  # a small table
+    monkeypatch.setattr(cells, "LEAST_ROWS", N)
+    assert made_of(columns, None).n_rows == made_of(columns, "yes").n_rows < N / 100
+    assert made_of(columns, "no").n_rows == N
+    many = {**columns, "a": np.arange(N) // 3, "g": np.repeat("x", N)}
+    assert made_of(many, None, "late ~ a").n_rows == N
+    assert N / 3 < made_of(many, "yes", "late ~ a").n_rows < N
+    differ = {**columns, "a": np.arange(N)}
+    assert made_of(differ, None, "late ~ a").n_rows == N
+
+
+def test_reading_ends_early_where_rows_differ(columns, monkeypatch):
+    read = []
+    count = CellTable._parts
+
+    def parts(self, *arguments):
+        for rows, part in count(self, *arguments):
+            read.append(rows)
+            yield rows, part
+
+    monkeypatch.setattr(CellTable, "_parts", parts)
+    for name, rows in (("LEAST_ROWS", 256), ("FIRST_ROWS", 512), ("_MERGED_ROWS", 128)):
+        monkeypatch.setattr(cells, name, rows)
+    monkeypatch.setattr("streammc.stores.ingest.table_blocks._BLOCK_BYTES", 8 * 3 * 32)
+    table = pa.table({**columns, "a": np.arange(N) % 2000})
+    kept = made_of(table, "auto", "late ~ a + g")
+    assert kept.n_rows == N
+    assert "cells" not in kept.attributes
+    assert sum(read) <= 1024
+    with pytest.raises(DataError, match=r"--cells yes in the table, found \d+ different rows amo"):
+        made_of(table, "yes", "late ~ a + g")
+
+
+def test_the_table_of_cells_is_bounded(columns, monkeypatch):
+    monkeypatch.setattr(cells, "MOST_BYTES", 1000)
+    with pytest.raises(DataError, match="which take over 0 MB: leave it out"):
+        made_of(columns, "yes", "late ~ C(a) * x + g")
+
+
+def ordered(words, levels):
+    return pa.DictionaryArray.from_arrays(
+        pa.array([levels.index(word) for word in words], pa.int32()), levels, ordered=True
+    )
+
+
+def test_orders_of_categories_that_differ_keep_rows(columns):
+    words = columns["g"].tolist()
+    halves = [ordered(words[:1500], ["x", "y", "z"]), ordered(words[1500:], ["x", "y", "z", "v"])]
+    table = pa.table({"late": columns["late"], "g": pa.chunked_array([halves[0], halves[0]])})
+    assert made_of(table, "yes", "late ~ g").n_rows == 6
+    chunked = pa.chunked_array([halves[0], halves[1].cast(halves[1].type)])
+    table = pa.table({"late": columns["late"], "g": chunked})
+    with pytest.raises(DataError, match="several orders of the categories of column 'g'"):
+        made_of(table, "yes", "late ~ g")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"row_id": "m"}, DataError, "found a column of the row id, which keeps rows apart"),
+        ({"group": "m"}, DataError, "found a column of the group"),
+        ({"cells": "perhaps"}, ConfigError, "expected 'auto', 'yes' or 'no' as cells"),
+        ({"cells": True}, ConfigError, "expected 'auto', 'yes' or 'no' as cells, found True"),
+    ],
+)
+def test_what_keeps_rows_apart_is_refused(change, error, message, columns):
+    options = {"formula": "late ~ g", "cells": "yes", **change}
+    with pytest.raises(error, match=re.escape(message)):
+        streammc.from_table(columns, **options)
+    if error is DataError:
+        assert streammc.from_table(columns, **{**options, "cells": "auto"}).n_rows == N
+
+
+def test_a_stream_that_is_read_once_keeps_its_rows(columns):
+    def stream():
+        return pa.table(columns).to_reader()
+
+    with pytest.raises(DataError, match="found a stream that can be read once"):
+        streammc.from_table(stream(), formula="late ~ g", cells="yes")
+    assert streammc.from_table(stream(), formula="late ~ g", cells="auto").n_rows == N
+
+
+@pytest.fixture(scope="module")
+def files(columns, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cells")
+    pq.write_table(pa.table({n: columns[n] for n in ("late", "a", "g", "x")}), folder / "t.parquet")
+    words = ["ingest", str(folder / "t.parquet"), str(folder / "s.zarr")]
+    words += ["--formula", "late ~ C(a) + g + x", "--cells", "yes"]
+    done = command(*words)
+    assert done.code == 0, done.err
+    assert re.search(r"rows +\d\d cells of 3,000 rows", done.out)
+    assert command(*words).err.count("nothing to do") == 1
+    return folder
+
+
+def test_info_says_how_many_cells_of_how_many_rows(files):
+    shown = command("info", str(files / "s.zarr"))
+    assert re.search(r"n_rows +\d\d cells of 3,000 rows", shown.out)
+    document = command("info", str(files / "s.zarr"), "--json").json
+    assert document["cells"] == {"rows": N}
+    assert document["n_rows"] < 100
+
+
+def test_a_store_of_cells_takes_no_more_rows_and_predicts_by_rows(files, tmp_path):
+    store, table = str(files / "s.zarr"), str(files / "t.parquet")
+    with pytest.raises(IdentityError, match="expected a store of rows to append to, found cells"):
+        streammc.append(table, store, again=True)
+    with pytest.raises(ConfigError, match="expected --like or --cells yes, found both"):
+        streammc.from_table(table, like=store, cells="yes")
+    data = streammc.open_store(store)
+    model = streammc.models.logistic()
+    run = streammc.sample(data, model, draws=100, warmup=100, chains=2, seed=1)
+    for function in (streammc.predict, streammc.posterior_predictive):
+        with pytest.raises(DataError, match=r"cells of 3,000 rows at .*--like"):
+            function(run, data)
+    rows = streammc.from_table(table, like=store)
+    assert rows.n_rows == N
+    assert streammc.predict(run, rows).sizes["row"] == N
+
+
+def test_leave_one_out_of_cells_is_that_of_rows(files):
+    found = []
+    for choice in ("no", "yes"):
+        data = streammc.from_table(
+            str(files / "t.parquet"), formula="late ~ C(a) + g + x", cells=choice
+        )
+        model = streammc.models.logistic(prior=normal(scale=2.0))
+        run = streammc.sample(
+            data, model, sampler=streammc.samplers.hmc(), draws=1000, warmup=300, seed=1
+        )
+        found.append(streammc.score(run, data))
+    rows, of_cells = found
+    assert of_cells["weight"] == rows["weight"] == N
+    loo, other = of_cells["elpd_loo"], rows["elpd_loo"]
+    assert abs(loo["estimate"] - other["estimate"]) < 0.05 * rows["p_loo"]["estimate"]
+    assert loo["se"] == pytest.approx(other["se"], rel=0.01)
+
+
+def test_trials_of_cells_are_not_left_out_together(columns):
+    data = streammc.from_table(columns, formula="c ~ g", trials="m", cells="yes")
+    model = streammc.models.binomial()
+    run = streammc.sample(data, model, draws=100, warmup=100, chains=2, seed=1)
+    with pytest.raises(DataError, match="expected rows to leave out one by one"):
+        streammc.score(run, data)
+
+
+def test_fit_draws_from_cells_and_says_so(files, monkeypatch):
+    monkeypatch.setattr(cells, "LEAST_ROWS", N)
+    table, formula = str(files / "t.parquet"), "late ~ C(a) + g + x"
+    sizes = {"draws": 1000, "warmup": 300, "chains": 4, "seed": 2}
+    prior = normal(scale=2.0)
+    draws = []
+    for options in ({}, {"cells": "no"}, {"sampler": "smh"}, {"sampler": "hmc"}):
+        tree = streammc.fit(table, formula, "logistic", prior=prior, **options, **sizes)
+        notes = json.loads(tree.attrs["summary"])["notes"]
+        said = [each for each in notes if re.match(r"the 3,000 rows of the table are \d\d c", each)]
+        assert bool(said) is (options.get("cells") != "no")
+        draws.append(tree["posterior"]["beta"].values.reshape(-1, tree.posterior.sizes["feature"]))
+    means = [each.mean(axis=0) for each in draws]
+    sd = draws[1].std(axis=0)
+    for mean in means:  # 4.5 errors of 1,000 effective draws of each
+        assert np.abs((mean - means[1]) / sd).max() < 4.5 * np.sqrt(2.0 / 1000.0)
+    broken = means[1] + 0.3 * sd
+    assert np.abs((broken - means[1]) / sd).max() > 4.5 * np.sqrt(2.0 / 1000.0)
