@@ -510,7 +510,7 @@ class StagedRun:
             version = put_pointer(self._folder, pointer, self._version)
         except StreammcError as error:
             self._defeated = True
-            if error.exit_code == 75:  # certainly not put
+            if error.exit_code == BusyError.exit_code:  # refused, so certainly not put
                 self._forget({each.key for each in made})
             raise
         old = self._left | (set() if self._pointer is None else self._pointer.keys())

@@ -55,7 +55,10 @@ def _refuse_objects(folder: CloudFolder, objects: Collection[str]) -> None:
 
 
 class Upload:
-    """The objects of a new store at ``folder``, claimed by this process."""
+    """The objects of a new store at ``folder``, claimed by this process.
+
+    A ``format.partial.PartialStore``: arguments that only local files need are not used.
+    """
 
     def __init__(self, folder: CloudFolder) -> None:
         self._folder = folder

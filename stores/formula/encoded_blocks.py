@@ -1,4 +1,8 @@
-"""Blocks of the table columns that a formula uses, and of the design columns made from them."""
+"""Blocks of the table columns that a formula uses, and of the design columns made from them.
+
+Ingestion reads the design from :class:`FormulaBlocks`, which reads columns of the table from
+:class:`FormulaRows`. Where one pass is enough, :class:`EarlyScan` scans them in the pass that fits.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +89,8 @@ class FormulaRows(TableBlocks):
     unchanged. ``spool`` is the path of a temporary copy, if the table asks for one. ``labels`` are
     columns of row ids or of group labels, collected in the first pass. ``text`` are columns that
     are text in a fitted formula: those of a CSV file or of folders ``name=value`` are text then,
-    also if every value looks like a number.
+    also if every value looks like a number. ``roles`` name the use of columns in messages, such as
+    ``offset``. ``fitted``: the formula is that of a store, not one to be fitted to this table.
     """
 
     def __init__(
@@ -268,7 +273,8 @@ def _is_boolean(type_: Any) -> bool:
     return bool(pa.types.is_boolean(inner))
 
 
-_SEVERAL = ("poly", "bs", "cr", "cc")
+_OF_SEVERAL_COLUMNS = ("poly", "bs", "cr", "cc")
+"""Functions of a formula that make several columns of one."""
 
 
 class EarlyScan:
@@ -278,7 +284,9 @@ class EarlyScan:
     the mean and the standard deviation of its count. Such a formula is scanned and fitted in one
     pass.
 
-    ``others`` are the offset, weight and trials columns by role, outside the formula.
+    ``others`` are the offset, weight and trials columns by role, outside the formula. ``scored``
+    says whether the table has the response. A lone factor is a term that is a factor of text and
+    nothing else: its levels are counted as codes, and columns of all other terms are scanned.
     """
 
     def __init__(
@@ -404,7 +412,7 @@ def can_scan_early(terms: Terms, kinds: Mapping[str, str]) -> bool:
     return not any(
         fitted_parts(node)
         or is_factor(node, kinds)
-        or (isinstance(node, Call) and node.function in _SEVERAL)
+        or (isinstance(node, Call) and node.function in _OF_SEVERAL_COLUMNS)
         for node in parts
     )
 
@@ -593,6 +601,11 @@ class FormulaBlocks:
         return out
 
     def _fit(self, terms: Terms, seed: int, factors: Sequence[str]) -> Design:
+        """Return the formula fitted to the table: the states of all expressions that have one.
+
+        In each pass over the table those are fitted whose inner expressions have their states; a
+        state may take several passes. ``seed`` is for states that are of a sample of the rows.
+        """
         states: dict[str, State] = {}
         nodes = remembering(terms, self._rows.kinds, factors)
         first = True

@@ -88,16 +88,15 @@ class StoreBlock:
     shards: Shards | None = None
     columns: CodedColumns | None = None
     """The columns of a design with codes."""
+    fingerprint: str = ""
+    """Fingerprint of the store, for workers that read it elsewhere."""
+    last_chunk_rows: int = 0
+    """Rows in the file of the last chunk, with those of later generations."""
 
     @property
     def coded(self) -> bool:
         """Whether the design has codes."""
         return self.columns is not None
-
-    fingerprint: str = ""
-    """Fingerprint of the store, for workers that read it elsewhere."""
-    last_chunk_rows: int = 0
-    """Rows in the file of the last chunk, with those of later generations."""
 
     @property
     def at_an_address(self) -> bool:

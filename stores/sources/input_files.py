@@ -483,7 +483,7 @@ def input_records(parts: Sequence[Any]) -> list[dict[str, Any]] | None:
 
 
 def equal_input(record: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a record of ``there`` of a file with the rows of another file, or ``None``.
+    """Return the one of the records ``others`` whose file has the same rows, or ``None``.
 
     Their sizes and checksums are equal, and the values of the folders above them. Files without
     rows are not compared, nor are those at an address, which have no checksum. Files are read only

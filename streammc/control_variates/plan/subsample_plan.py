@@ -1,7 +1,7 @@
 """Plan of a subsample: the certainty rows, and the number of units sampled from the rest.
 
-With V the variance of the log-likelihood estimate and gamma the skewness of D, the
-plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
+With V the variance of the log-likelihood estimate and gamma the skewness of the unit totals D_j,
+the plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
 approximation,
 
 - V <= 0.1 at the 90th percentile of the draws, from at least 30 units;
@@ -208,6 +208,8 @@ def _plain(value: Any) -> Any:
 
 _RUN_BYTES = 16_384
 """Largest size of a run: four pages."""
+ROW_ORDER_WARNING: Final = 2.0
+"""Design effect of runs above which the rows are said to be ordered."""
 
 
 def plan_units(
@@ -273,9 +275,9 @@ def plan(
         _require("subsample_size", subsample_size, 1, n)
     variance_target = _variance_target(request, cv)
     fit = request.memory_limit // (8 * (dataset.n_features + 3))
-    most = min(fit, n) if request.certainty else 0
-    edge = growth_at_edge(cv.dim, cv.order) if factor_units else None
-    bounds = Bounds(variance_target, subsample_size, most, edge)
+    most_certain = min(fit, n) if request.certainty else 0
+    growth = growth_at_edge(cv.dim, cv.order) if factor_units else None
+    bounds = Bounds(variance_target, subsample_size, most_certain, growth)
     pilot = evaluate(cv, dataset, model, b)
     scores = None
     if request.probabilities == UNIFORM:
@@ -287,32 +289,34 @@ def plan(
         )
         choice = by_score(pilot, b, bounds, scores)
     wanted = choice.needed if subsample_size is None else float(subsample_size)
-    group = max(factor_units, 1)
-    k = group * math.ceil(math.ceil(min(wanted, float(n)) / b) / group)
+    per_factor = max(factor_units, 1)  # k is a multiple of it
+    k = per_factor * math.ceil(math.ceil(min(wanted, float(n)) / b) / per_factor)
     certain = len(choice.certain)
     refused = None
     if subsample_size is None and not choice.load + wanted <= n / 2:
         refused = too_many_rows(
             certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0], row
         )
-    reach: tails.Tails | None = None
+    tail_profile: tails.Tails | None = None
     if request.perturbed and refused is None and k >= 2:
-        reach = tails.profile(cv, dataset, model, b, choice, request.phases)
+        tail_profile = tails.profile(cv, dataset, model, b, choice, request.phases)
         if subsample_size is None:
-            needed = reach.units(k, most := int(n / 2 - choice.load) // b)
-            k = int(needed) if math.isfinite(needed) else max(k, most)
-        # A given subsample size is only refused if the perturbation is hopeless.
-        hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
-        if hopeless if subsample_size is not None else not reach.holds(k):
+            most_units = int(n / 2 - choice.load) // b
+            needed = tail_profile.units(k, most_units)
+            k = int(needed) if math.isfinite(needed) else max(k, most_units)
+            unfit = not tail_profile.holds(k)
+        else:  # a given subsample size is only refused if the perturbation is hopeless
+            unfit = float(tail_profile.perturbation(k).max()) > tails.HOPELESS
+        if unfit:
             remedy = ", or a larger --subsample-size, or leave it out"
             refused = Refusal(
                 "expected hmc-ecs to sample the posterior, found a density that leaves the "
-                f"posterior {reach.fault(k)}: the variance of the log-likelihood estimate is not "
-                "small against its units there",
+                f"posterior {tail_profile.fault(k)}: the variance of the log-likelihood estimate "
+                "is not small against its units there",
                 f"--sampler hmc{'' if subsample_size is None else remedy}",
             )
     if request.n_blocks is not None:
-        _require("n_blocks", request.n_blocks, 1, k // group)
+        _require("n_blocks", request.n_blocks, 1, k // per_factor)
     n_units = -(-n // b)
     predicted = choice.predict(k, b, n_units)
     if factor_units:
@@ -324,8 +328,8 @@ def plan(
                 "unbounded",
                 "a larger --subsample-size, a smaller minibatch, or hmc",
             )
-    if reach is not None:
-        predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
+    if tail_profile is not None:
+        predicted["perturbation"] = min(float(tail_profile.perturbation(k).max()), 1e9)
     deff = choice.rest.deff(pilot.run_rows)
     reasons = reason_lines(cv, certain, k, b, predicted, subsample_size, variance_target, row)
     reasons += order_lines(choice.rest.relative, deff, pilot.run_rows, row)
@@ -334,7 +338,7 @@ def plan(
         unit_rows=b,
         n_units=n_units,
         k=k,
-        n_blocks=request.n_blocks or min(MOST_BLOCKS, k // group),
+        n_blocks=request.n_blocks or min(MOST_BLOCKS, k // per_factor),
         reasons=tuple(reasons),
         predicted=predicted,
         deff=deff,
@@ -343,7 +347,7 @@ def plan(
         factor_units=factor_units,
         relative=choice.rest.relative,
         score_seconds=scores.seconds if scores else 0.0,
-        edge=reach.edge(k) if reach is not None else None,
+        edge=tail_profile.edge(k) if tail_profile is not None else None,
     )
 
 
@@ -363,9 +367,6 @@ def _variance_target(request: PlanRequest, cv: ControlVariates) -> float:
     if not target > 0.0:
         raise ConfigError(f"expected variance_target > 0, found {target}; give one such as 0.1")
     return target
-
-
-ROW_ORDER_WARNING: Final = 2.0
 
 
 def reason_lines(

@@ -119,9 +119,9 @@ class HamiltonianKernel(Chain):
         self._trial = allocate_point(d, k, m, p)
         self._work = allocate_work(d, m, p, problem.certain.y.shape[0])
         self._tree = allocate_tree(d, k, m, p, used=problem.nuts)
-        self._tuning = tuning.start(
-            problem.step_size or min(1.0, 1.2 * d**-0.25), reference=not problem.leapfrog
-        )
+        # A first guess in the power of d by which the best step falls; warm-up tunes it.
+        first_step = problem.step_size or min(1.0, 1.2 * d**-0.25)
+        self._tuning = tuning.start(first_step, reference=not problem.leapfrog)
 
     def initialise(self) -> None:
         """Draw a start, around theta_star or another mode, and the first subsample.
@@ -132,7 +132,7 @@ class HamiltonianKernel(Chain):
             If the log density is not finite at any of 100 starts.
         """
         problem = self.problem
-        if self._ahead and self._design:
+        if self._ahead and self._design:  # the first units are those proposed before iteration 0
             counts = self._design.proposal_counts(-self._design.n_blocks, self._design.n_blocks)
             units = self._ahead.take(int(counts.sum()))
             self._use(len(units))
@@ -224,16 +224,16 @@ class HamiltonianKernel(Chain):
         n = theta.shape[0]
         units = self._ahead.take(self._proposed(self.iteration, n)) if self._ahead else self._units
         proposal = self._prepare(n) if problem.product else self._proposal
-        ahead = Ahead(self._gather(units), units)
+        proposed = Ahead(self._gather(units), units)
         if self._ahead:
             self._ahead.prefetch(self._proposed(self.iteration + n, self._batch()))
-        adapt = (2 if problem.step_size is None else 1) if warmup else 0
+        tuned = 2 if problem.step_size is None else 1  # see ``Dynamics.adapt``
         dynamics = Dynamics(
             problem.trajectory_length,
             problem.jitter,
             problem.target_acceptance,
             problem.longest_step,
-            adapt,
+            tuned if warmup else 0,
         )
         buffers = Buffers(
             self._sub, self._point, self._trial, proposal, self._work, self._tree, self._tuning
@@ -244,7 +244,7 @@ class HamiltonianKernel(Chain):
             problem.base,
             problem.certain,
             buffers,
-            ahead,
+            proposed,
             self.iteration,
             dynamics,
             self._kernel_rng,
@@ -300,11 +300,15 @@ class HamiltonianKernel(Chain):
 
 
 def _inside(base: Base, z: NDArray[np.float64], theta: NDArray[np.float64]) -> bool:
-    """Return whether ``z`` is inside the edge and all walls; see ``target.beyond_edge``."""
+    """Return whether ``z`` is inside the edge and all walls, as ``target.beyond_edge`` does.
+
+    ``theta`` (d,) is that of ``z``. Edge and walls are in whitened coordinates of theta, without
+    ``stretch``.
+    """
     walls = base.walls
     if len(base.mode):
         effects, owners = base.levels[:, :2].astype(np.int64).T
-        moved = theta.copy()  # as it is before ``stretch``
+        moved = theta.copy()
         moved[effects] *= np.exp(-base.levels[:, 2] * (theta[owners] - base.mode[owners]))
         z = np.asarray(np.linalg.solve(base.mode_factor, moved - base.mode), dtype=np.float64)
     if float(z @ z) > base.edge:

@@ -7,9 +7,9 @@ With ``theta = theta_star + S z`` and the Taylor sums of the full pass the log w
 up to a constant: the log ratio of the posterior and the density of the proposals. Its precision
 survives a sum over a billion rows.
 
-Weights of what was drawn say nothing of tails that were not. So the posterior is first followed
-along lines (``proposals``): where normal proposals leave out more of its mass, of its
-variance, than of their own, half of the proposals are of a wider Student t.
+Weights say nothing of tails in which nothing was drawn. So the posterior is first followed along
+lines (``plan.reach``). Where it has more mass and variance than a normal density has beyond the
+reach of so many normal proposals, half of the proposals are of a wider Student t.
 
 Systematic resampling keeps proposal s ``n_s`` times, ``E n_s = N w_s / sum w``, and its copies
 stand together; chains are stretches of that sequence. The mean of the N draws then has the variance
@@ -54,21 +54,24 @@ if TYPE_CHECKING:
 
 
 _DF: Final = 3.0
+"""Degrees of freedom of the heavy proposals, a Student t ..."""
 _WIDER: Final = 1.5
+"""... so many times as wide as the normal ones."""
 HEAVY_WORDS: Final = f"a Student t with {_DF:g} degrees of freedom, {_WIDER:g} times as wide"
 _SHARE: Final = 0.5
-"""Of the heavy proposals."""
+"""Share of the proposals that are heavy, where normal ones do not reach the tails."""
 _MOST_MISSED: Final = 0.02
-"""More than a normal density misses itself."""
+"""Largest mass and variance of the posterior that may lie beyond the proposals, see
+``plan.reach``; for normal ones, in excess of what a normal density has there."""
 
 
 def needs_heavy_proposals(request: RunRequest, cv: ControlVariates, count: int) -> bool:
-    """Return whether normal proposals miss what a Student t reaches.
+    """Return whether ``count`` normal proposals miss a tail that heavy ones reach.
 
     Raises
     ------
     RefusedError
-        If these miss a tail too.
+        If heavy ones miss a tail too.
     """
     lines = lines_of(request.dataset, request.model, cv)
     if (more_than_normal(lines, count, cv.dim) <= _MOST_MISSED).all():
@@ -105,7 +108,10 @@ def proposals(
 
 
 def _heavy_reach(count: int, d: int) -> tuple[float, float]:
-    """Return the same of the heavy proposals."""
+    """Return how far heavy proposals reach along a coordinate, and in length.
+
+    As ``plan.reach.normal_reach`` does for ``count`` normal ones: about one of them is beyond.
+    """
     from scipy.special import fdtri, stdtrit
 
     share = 1.0 / (_SHARE * count)
@@ -274,25 +280,25 @@ def kept_draws(request: RunRequest, setup: Setup) -> KeptDraws:
             ", or start the run anew with --overwrite, or another one with -o",
         )
     base = Base(
-        cv.theta_star,
-        0.0,
-        np.zeros(d),
-        np.zeros((d, d)),
-        np.ascontiguousarray(cv.factor),
-        model.prior_table(cv.labels),
-        model.constants,
-        model.n_linear,
-        -1,
-        1,
-        0.0,
-        0.0,
+        theta_star=cv.theta_star,
+        log_lik=0.0,
+        gradient=np.zeros(d),
+        hessian=np.zeros((d, d)),
+        factor=np.ascontiguousarray(cv.factor),
+        prior=model.prior_table(cv.labels),
+        constants=model.constants,
+        n_linear=model.n_linear,
+        order=-1,
+        unit_rows=1,
+        estimate_factor=0.0,
+        variance_factor=0.0,
     )
     kept = np.repeat(np.arange(len(copies)), copies)
     density = setup.arrays["log_density"] + cv.log_lik
-    each = round(dataset.n_rows * len(copies) / len(kept))
+    rows_per_draw = round(dataset.n_rows * len(copies) / len(kept))
     recorded = {
         "lp": density,
-        "n_rows": np.full(len(copies), each),
+        "n_rows": np.full(len(copies), rows_per_draw),
         "log_weight": log_weight,
     }
     columns = np.stack([recorded[name][kept] for name in setup.sampler.statistics], axis=1)

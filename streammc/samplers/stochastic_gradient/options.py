@@ -32,11 +32,14 @@ if TYPE_CHECKING:
 
 
 BIAS_WARNING: Final = 0.05
+"""Predicted error of the variances, as a share, above which a run warns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticGradient(Sampler):
     """Common options of ``sgld`` and ``sghmc``.
+
+    ``unit_rows``, ``certainty`` and ``probabilities`` are described in ``common.options``.
 
     Parameters
     ----------
