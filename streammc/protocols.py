@@ -353,7 +353,7 @@ class Model(Protocol):
         """Return one ArviZ label per component of theta: ``beta[distance]``, ``sigma``."""
 
     def table_scale(self, feature_names: Sequence[str]) -> Sequence[Any]:
-        """Return the transformation to the table's scale, as ``models.base.Block``."""
+        """Return the transformation to the table's scale, as ``models.base.ScaleBlock``."""
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the reported parameters of theta (..., d), such as a scale for its logarithm."""

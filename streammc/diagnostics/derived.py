@@ -32,7 +32,15 @@ from numpy.typing import NDArray
 from streammc.diagnostics.summary import draws_and_labels, summarize_draws, written_by
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StoreError
-from streammc.models.base import COEFFICIENT, DISTANCE, EFFECTS, FACTOR, INTERCEPT, PLACE, Block
+from streammc.models.base import (
+    COEFFICIENT,
+    DISTANCE,
+    EFFECTS,
+    FACTOR,
+    INTERCEPT,
+    PLACE,
+    ScaleBlock,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,7 +54,7 @@ def transform(
     theta: NDArray[np.float64],
     labels: Sequence[str],
     attributes: Mapping[str, Any],
-    blocks: Sequence[Block],
+    blocks: Sequence[ScaleBlock],
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Return draws (chain, draw, d) and labels on the table's scale.
 
@@ -164,7 +172,7 @@ def as_variables(
 def ratios(
     theta: NDArray[np.float64],
     labels: Sequence[str],
-    blocks: Sequence[Block],
+    blocks: Sequence[ScaleBlock],
     features: Sequence[str],
     sign: NDArray[np.float64] | None = None,
     *,

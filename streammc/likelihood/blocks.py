@@ -198,6 +198,7 @@ def expanded(model: Model, theta_star: Vector, order: int, rows: Rows) -> Block:
 
 
 _SLICE = 8192
+"""Rows that are gathered at once."""
 
 
 def memory_limit() -> int:

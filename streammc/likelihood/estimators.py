@@ -5,14 +5,16 @@ together in ``likelihood.target``, from the remainders ``r_i = l_i - q_i`` of ex
 gradients, and the totals ``D_j`` of units.
 
 The block-Poisson estimator is one of the likelihood (Quiroz et al. 2018; Dang et al. 2019, eq. 15).
-With ``N ~ Poisson(lambda)`` factors, each an unbiased estimate ``d_f`` of the sampled
-remainder ``d(theta)`` from a mini-batch of its own,
+With ``N ~ Poisson(lambda)`` factors, each an unbiased estimate ``d_f`` of the remainder ``D = sum_j
+D_j`` of all U units from a mini-batch of its own,
 
     L^(theta) = exp(sum_i q_i + sum_C r_i) exp(a + lambda) prod_f A_f,
     A_f       = (d_f - a) / lambda,    d_f = (U / units of f) sum_{j in f} D_j.
 
+Below, lambda is ``intensity``, a is ``bound``, and ``U / units of f`` is ``scale``.
+
 Factors are independent, so ``E prod A_f = sum_N e^-lambda lambda^N / N! (E A)^N =
-exp(lambda (E A - 1)) = exp(d - a - lambda)``: the estimate is unbiased for every ``a``
+exp(lambda (E A - 1)) = exp(D - a - lambda)``: the estimate is unbiased for every ``a``
 and ``lambda``, and may be negative. The sampled density is ``|L^|``; its sign is recorded.
 
 ``log |L^|`` is a compound Poisson sum. Its variance is ``lambda E[(log |A|)^2]``, which
@@ -22,10 +24,14 @@ and ``lambda``, and may be negative. The sampled density is ``|L^|``; its sign i
 The bound ``a`` has to depend on ``theta``. With a fixed ``a``, estimates far from
 ``theta_star`` are large and of either sign, and ``E |L^| / L``, the reciprocal of that mean
 sign, grows without limit: the density gets false modes, or is improper. Remainders grow with
-the distance ``r = |z| / sqrt d`` as ``r^(order + 1)``. Therefore ``a(theta) = a* - lambda
-(g - 1)`` beyond the radius ``r0`` outside of which a Gaussian posterior has a millionth of its
-mass, and ``g`` goes from 1 to ``(1 + (growth r^(order + 1))^4)^(1/4)``. Within ``r0``, ``g`` is
-1: a larger ``g`` needs as many more factors, and a chain hardly moves into such a region.
+the distance ``r = |z| / sqrt d``, z the whitened position (d,), as ``r^(order + 1)``. Therefore
+``a(theta) = a* - lambda (g - 1)``, with ``a*`` the bound at theta_star, beyond the radius ``r0``
+outside of which a Gaussian posterior has a millionth of its mass, and ``g`` goes from 1 to ``(1 +
+(growth r^(order + 1))^4)^(1/4)``. Within ``r0``, ``g`` is 1: a larger ``g`` needs as many more
+factors, and a chain hardly moves into such a region. ``growth`` is ``Base.bound_growth``.
+
+Guards such as ``if lo < 0: return`` are never true: they tell the compiler that no index is
+negative.
 """
 
 from __future__ import annotations
@@ -95,7 +101,7 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
     ``r_i = w_i l(eta_i) - [l* + g*.s + s'H*s / 2]``, ``s = eta_i - eta*_i``, where the
     expansion already carries the weight. ``delta`` (d,) is theta - theta_star.
     """
-    if lo < 0:  # never true: tells the compiler that no index is negative
+    if lo < 0:
         return
     design, eta_star = block.design, block.eta_star
     p = eta_star.shape[0]
@@ -272,7 +278,10 @@ def weigh(slope, unit_weight, k, unit_rows, weighted):  # type: ignore[no-untype
 
 @inline
 def log_factors(totals, start, n_factors, units, scale, intensity, bound):  # type: ignore[no-untyped-def]
-    """Return ``sum_f log |A_f|`` over factors of ``units`` totals each, from ``start`` on."""
+    """Return ``sum_f log |A_f|`` over factors of ``units`` totals each, from ``start`` on.
+
+    ``scale`` is ``U / units``, ``intensity`` lambda and ``bound`` a.
+    """
     if start < 0 or units < 1:
         return 0.0
     result = 0.0
@@ -286,7 +295,10 @@ def log_factors(totals, start, n_factors, units, scale, intensity, bound):  # ty
 
 @inline
 def soft_bound(at_star, growth, intensity, order, z):  # type: ignore[no-untyped-def]
-    """Return the bound ``a`` at whitened ``z``, and the factor c of its gradient ``c z``."""
+    """Return the bound ``a`` at whitened ``z`` (d,), and the factor c of its gradient ``c z``.
+
+    ``at_star`` is ``a*``; with ``growth`` 0 the bound is constant.
+    """
     d = z.shape[0]
     square = 0.0
     for j in range(d):

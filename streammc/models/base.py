@@ -59,7 +59,8 @@ REAL: Final = "real"
 POSITIVE: Final = "positive"
 """Sampled as its logarithm."""
 SIMPLEX: Final = "simplex"
-"""Weights that add up to 1, the last one left out; sampled as the log odds of breaking a stick."""
+"""Weights that add up to 1, the last one left out; sampled as log odds ``u_k`` by which a stick is
+broken: weight k is ``v_k = 1 / (1 + exp(-u_k))`` of what the weights before it leave of 1."""
 CORRELATION: Final = "correlation"
 """Between -1 and 1; sampled as its artanh."""
 ORDERED: Final = "ordered"
@@ -74,6 +75,7 @@ class Support(NamedTuple):
 
 
 _LEAST = 1e-300
+"""Weights below it are moved to it: their logarithms are finite."""
 
 
 def weights_of(u: Array) -> Array:
@@ -251,19 +253,20 @@ def dirichlet_rows(concentration: Sequence[float]) -> Matrix:
 
 INTERCEPT: Final = "Intercept"
 EFFECTS: Final = "effects"
-"""Standard deviations of a group's intercept and slope, and their correlation if it is sampled:
-``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j`` are the effects in the table's columns."""
+"""Standard deviations of the effects of groups on intercept and slope, and their correlation if it
+is sampled. With ``u_1`` and ``u_2`` the effects on the store's scale and j the slope's column,
+those on the table's are ``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``."""
 
 FACTOR: Final = "factor"
 """Effects of the levels of factors and their scales, which stay as they are: their columns are
 indicators. Exponentials of them are no ratios of one unit."""
 
 
-class Block(NamedTuple):
+class ScaleBlock(NamedTuple):
     """Parameters that go to the table's scale together."""
 
     rule: str
-    """One of ``models.base.RULES``, :data:`EFFECTS` or :data:`FACTOR`."""
+    """One of :data:`RULES`, :data:`EFFECTS` or :data:`FACTOR`."""
     labels: tuple[str, ...]
     """One per feature, in their order; or a single one that all features share."""
     intercept: str = ""
@@ -273,7 +276,9 @@ class Block(NamedTuple):
     """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
 
 
-def parameter_blocks(parameters: Iterable[Parameter], features: Sequence[str]) -> tuple[Block, ...]:
+def parameter_blocks(
+    parameters: Iterable[Parameter], features: Sequence[str]
+) -> tuple[ScaleBlock, ...]:
     """Return a block per component of every parameter that a change of scale moves."""
     blocks = []
     for parameter in parameters:
@@ -283,21 +288,22 @@ def parameter_blocks(parameters: Iterable[Parameter], features: Sequence[str]) -
             if parameter.table_scale and labels:
                 implied = intercept if linear and INTERCEPT not in features else ""
                 exponential = parameter.exponential or ""
-                blocks.append(Block(parameter.table_scale, labels, implied, exponential))
+                blocks.append(ScaleBlock(parameter.table_scale, labels, implied, exponential))
     return tuple(blocks)
 
 
-def describe(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+def describe_blocks(blocks: Iterable[ScaleBlock]) -> list[dict[str, Any]]:
     """Return blocks as JSON."""
     return [{**block._asdict(), "labels": list(block.labels)} for block in blocks]
 
 
-def from_description(described: Iterable[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """Return the blocks that :func:`describe` described."""
-    return tuple(Block(**{**entry, "labels": tuple(entry["labels"])}) for entry in described)
+def blocks_from_description(described: Iterable[Mapping[str, Any]]) -> tuple[ScaleBlock, ...]:
+    """Return the blocks that :func:`describe_blocks` described."""
+    return tuple(ScaleBlock(**{**entry, "labels": tuple(entry["labels"])}) for entry in described)
 
 
 _FLAGS: Final = {POSITIVE: densities.POSITIVE, CORRELATION: densities.CORRELATION}
+"""Flag by which priors know a support; of all others 0."""
 
 
 def unknown_level(rows: Rows) -> Level:
@@ -452,7 +458,7 @@ class StatedModel(Shown, ABC):
         components = (each for p in self._stated for each in p.labels(feature_names))
         return tuple(label for labels in components for label in labels)
 
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[ScaleBlock, ...]:
         """Return how the parameters go to the table's scale."""
         return parameter_blocks(self._stated, feature_names)
 
@@ -472,11 +478,11 @@ class StatedModel(Shown, ABC):
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
-        table = self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults(labels))
+        table = self.prior.table(labels, self.support_flags(labels), self.fixed_defaults(labels))
         refuse_flat(labels, table, self._by_label(labels, lambda p: p.instead_of_flat))
         return table
 
-    def positive_flags(self, labels: Sequence[str]) -> list[int]:
+    def support_flags(self, labels: Sequence[str]) -> list[int]:
         """Return the flag of each parameter: 1 if positive, 2 for a correlation, else 0.
 
         Weights of a simplex, which come last, have none: their prior is not given by name.
@@ -542,7 +548,9 @@ class StatedModel(Shown, ABC):
 
 
 _INSTEAD: Final = "half_student_t(3, 2.5)"
+"""Proper prior of the scale of a factor, named where a flat one is refused."""
 _LOG_ROOT: Final = -0.5 * math.log(2.0 * math.pi)
+"""Log of the standard normal density at 0."""
 
 
 @dataclass(frozen=True)
@@ -606,9 +614,9 @@ class FactorModel(StatedModel):
         theta[..., at] = np.log(theta[..., at])
         return theta
 
-    def positive_flags(self, labels: Sequence[str]) -> list[int]:
+    def support_flags(self, labels: Sequence[str]) -> list[int]:
         """Return the flag of each parameter; the scale of a factor is positive."""
-        flags = super().positive_flags(labels)
+        flags = super().support_flags(labels)
         for block in self.factors:
             flags[block.scale] = densities.POSITIVE
         return flags
@@ -621,7 +629,7 @@ class FactorModel(StatedModel):
         if not self.factors:
             return super().prior_table(labels)
         free = self.without_effects(labels)
-        names, flags = [labels[j] for j in free], self.positive_flags(labels)
+        names, flags = [labels[j] for j in free], self.support_flags(labels)
         own = self.prior.table(names, [flags[j] for j in free], self.fixed_defaults(labels))
         joint = own.shape[1] > COLUMNS
         table = np.zeros((len(labels), COLUMNS + joint * len(labels)))
@@ -691,7 +699,7 @@ class FactorModel(StatedModel):
         own = {"features": tuple(names)} if hasattr(self, "features") else {}
         return replace(model, factors=(), **own)  # type: ignore[no-any-return]
 
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[ScaleBlock, ...]:
         """Return how the parameters go to the table's scale; those of factors stay as they are."""
         blocks = super().table_scale(feature_names)
         if not self.factors:
@@ -702,7 +710,7 @@ class FactorModel(StatedModel):
             each._replace(labels=labels[:q]) if each.rule == COEFFICIENT else each
             for each in blocks
         )
-        return (*renamed, Block(FACTOR, own))
+        return (*renamed, ScaleBlock(FACTOR, own))
 
     def described_factors(self) -> dict[str, Any]:
         """Return the factors as a part of the description; empty without any."""

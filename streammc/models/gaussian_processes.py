@@ -1,9 +1,9 @@
-"""Gaussian-process regression: ``y ~ Normal(0, K + s_n^2 I)``, K of the rows' columns.
+"""Gaussian-process regression: ``y ~ Normal(0, K + v I)``, K of the rows' columns, v the noise.
 
 With ``K_ij = f^2 exp(-sum_d (x_id - x_jd)^2 / (2 l_d^2))``, ``C = K + v I`` and
-``a = C^-1 y``, the gradient in a parameter t is ``tr(M dC/dt) / 2``, ``M = a a' - C^-1``:
-one inverse, then ``D N^2`` operations for all length scales. Everything is computed tile
-by tile, on and below the diagonal.
+``z = C^-1 y``, the gradient in a parameter t is ``tr(M dC/dt) / 2``, ``M = z z' - C^-1``:
+one inverse, then ``D n^2`` operations for the length scales of D columns. Everything is computed
+tile by tile, on and below the diagonal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _positive(log_value):  # type: ignore[no-untyped-def]
 
 @jit(reassociate=True)
 def _squares(Z, i, j, b, out):  # type: ignore[no-untyped-def]
-    """Write ``sum_d (z_dr - z_dc)^2`` of a tile into ``out`` (b, b)."""
+    """Write ``sum_d (z_dr - z_dc)^2`` of tile (i, j) into ``out`` (b, b); ``Z`` (D, t b)."""
     for r in range(b):
         for c in range(b):
             out[r, c] = 0.0
@@ -66,7 +66,7 @@ def _squares(Z, i, j, b, out):  # type: ignore[no-untyped-def]
 
 @jit(reassociate=True)
 def _pull(Z, i, j, b, Q, lengths):  # type: ignore[no-untyped-def]
-    """Add ``sum_rc Q_rc (z_dr - z_dc)^2`` of a tile to ``lengths`` (D,)."""
+    """Add ``sum_rc Q_rc (z_dr - z_dc)^2`` of tile (i, j) to ``lengths`` (D,); ``Z`` (D, t b)."""
     for r in range(b):
         for d in range(Z.shape[0]):
             at = Z[d, i * b + r]
@@ -84,6 +84,10 @@ def joint(X, y, theta, constants, order, gradient):  # type: ignore[no-untyped-d
     ``theta`` holds the logarithms of the length scales (D or 1), of ``f``, and of the noise;
     ``constants`` the power p in ``v = noise^p``. Minus infinity where ``K + v I`` is not
     positive definite in float64; the gradient is then zero.
+
+    Matrices are tiles (t, t, b, b), see ``numerics.cholesky``: ``a`` is C, then its factor L, then
+    C^-1, and ``z`` is y, then ``L^-1 y``, then ``C^-1 y``. ``Z`` (D, t b) has the columns over
+    their length scales.
     """
     q, n = X.shape
     D = theta.shape[0] - 2
@@ -116,7 +120,7 @@ def joint(X, y, theta, constants, order, gradient):  # type: ignore[no-untyped-d
             if i == j:
                 for r in range(b):
                     tile[r, r] += noise
-            if (i + 1) * b > n:
+            if (i + 1) * b > n:  # padding: rows of the identity in C, zeros in K
                 for r in range(n - i * b, b):
                     tile[r] = 0.0
                     kept[r] = 0.0

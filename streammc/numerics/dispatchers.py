@@ -145,7 +145,7 @@ class Compiled:
     functions use the inner one, which has no wrapper for calls from Python. Without
     :data:`INTERNALS` they are the same. Only the ``signatures`` are compiled, or without any the
     types of each call. ``options`` are those of ``numba.njit``; without a ``digest`` of its
-    sources, the function is not cached.
+    sources, the function is not cached. A ``composition`` is optimised within its callers only.
     """
 
     def __init__(

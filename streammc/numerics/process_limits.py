@@ -36,7 +36,7 @@ _PER_CORE: Final = {"DATA": 32 << 20, "AS": 96 << 20}
 """Bytes of the buffers, stacks and heaps of the threads of a core."""
 _OPTIONS: Final = {"DATA": "-d", "AS": "-v"}
 _USED: Final = {"DATA": "VmData:", "AS": "VmSize:"}
-_GROUPS: Final = (
+_GROUPS: Final = (  # cgroups v1, then v2: folder, files of limit and use, entry of cached bytes
     ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ("", "memory.max", "memory.current", "inactive_file"),
 )

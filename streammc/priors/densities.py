@@ -1,4 +1,8 @@
-"""Families of densities and their rows of the prior table."""
+"""Families of densities and their rows of the prior table.
+
+What the columns of a row mean depends on its kind: see the kinds in ``numerics.prior``. Those of a
+half-normal prior are the log of its scale, as location, and its scale, for example.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +43,8 @@ from streammc.protocols import Matrix, Vector
 
 Columns: TypeAlias = tuple[Vector | float, ...]
 """Kind, location, scale, shape and constant: the columns of a row of the prior table."""
-Rows: TypeAlias = Callable[..., Columns]
-"""``rows(labels, **settings)``: settings (k,) by name to the columns (k,) of these labels."""
+ColumnsOf: TypeAlias = Callable[..., Columns]
+"""``columns(labels, **settings)``: settings (k,) by name to the columns (k,) of these labels."""
 
 ANY_SIGN: Final = 0
 POSITIVE: Final = 1
@@ -58,16 +62,17 @@ class Family:
 
     name: str
     parameters: tuple[str, ...] = ()
-    """In the order of the text form."""
+    """Names of its settings, in the order of the text form."""
     above_zero: tuple[str, ...] = ()
-    coefficient: Rows | None = None
-    """Of a parameter that is sampled as it is; ``None`` where the family does not fit."""
-    positive: Rows | None = None
-    """Of a positive parameter, sampled as its log."""
-    correlation: Rows | None = None
-    """Of a correlation, sampled as its artanh."""
+    """Settings that must be above 0."""
+    coefficient: ColumnsOf | None = None
+    """Columns of a parameter that is sampled as it is; ``None`` where the family does not fit."""
+    positive: ColumnsOf | None = None
+    """Columns of a positive parameter, sampled as its log."""
+    correlation: ColumnsOf | None = None
+    """Columns of a correlation, sampled as its artanh."""
     rest: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """What a mapping without ``"*"`` means for the labels that it does not name."""
+    """Setting -> its value for labels that a mapping from labels to values does not name."""
 
 
 def _normal(labels: Sequence[str], location: Vector, scale: Vector) -> Columns:

@@ -41,7 +41,7 @@ M = TypeVar("M")
 _Cell: TypeAlias = frozenset[tuple[str, int]]
 """One level of each of some factors."""
 _Numbers: TypeAlias = tuple[str, ...]
-"""Names of the factors of a product of numbers, sorted; empty: 1."""
+"""Names of the numeric columns in a product of them, sorted; empty: the product is 1."""
 _Loading: TypeAlias = dict[int, float]
 """A function of a row as a combination of columns: column -> coefficient."""
 
@@ -55,6 +55,7 @@ INTERCEPT: Final = "Intercept"
 LARGEST_LOG: Final = 700.0
 """Largest absolute log of a mean rate: a float64 rate has no larger one, whatever the offset."""
 _LARGEST: Final = 1e300
+"""Largest scale of a prior; its reciprocal is the smallest."""
 _COLLINEAR: Final = 1e-12
 """Eigenvalue of a correlation matrix below which its direction has no variance in the rows."""
 _SQUARED: Final = (1e-150, 1e150)
@@ -155,7 +156,7 @@ def _independent(
     spreads = [spread(rows.X[:, j], share) for j in range(len(names))]
     place = _intercept(rows, names)
     unit = level.unit if place is not None else math.hypot(level.unit, level.location)
-    priors = [normal(rounded(WIDTH * unit / (ends or sd or 1.0))) for _, sd, ends in spreads]
+    priors = [normal(rounded(WIDTH * unit / (gap or sd or 1.0))) for _, sd, gap in spreads]
     if place is not None:
         value = float(rows.X[0, place]) if len(rows.y) and rows.X[0, place] else 1.0
         priors[place] = located(level.location / value, level.width / abs(value))
@@ -219,7 +220,7 @@ def shares(rows: Rows) -> Vector:
 
 
 def spread(x: Vector, share: Vector) -> tuple[float, float, float]:
-    """Return mean, standard deviation, and the range where there are just two values, else 0.
+    """Return mean, standard deviation, and the gap of two values where there are just two, else 0.
 
     A constant has a standard deviation of exactly 0.
     """
@@ -288,7 +289,7 @@ def _usable(model: Any, rows: Rows) -> Rows:
     """Return the rows that count: finite, of positive weight, with a valid response."""
     good = np.isfinite(rows.X).all(axis=1) & np.isfinite(rows.offset)
     good &= np.isfinite(rows.weight) & (rows.weight > 0.0)
-    fault = model.of_a_row.response_fault(rows.y)  # that of a group has no response
+    fault = model.of_a_row.response_fault(rows.y)  # of a mixed model, its regression checks it
     if fault is not None:
         good[fault[0]] = False
     if good.all():
@@ -307,7 +308,12 @@ def _intercept(rows: Rows, names: Sequence[str]) -> int | None:
 
 
 class _Columns:
-    """The columns of a design as functions of a row, and the effects that they can express."""
+    """The columns of a design as functions of a row, and the effects that they can express.
+
+    A column is ``times 1[cell] x numbers``: 0 in rows of other levels than those of its cell, else
+    a product of numbers (``protocols.ColumnTerm``). Effects are functions ``1[cell] x numbers`` of
+    all cells, which the columns may express in another way (:meth:`_express`).
+    """
 
     def __init__(self, rows: Rows, share: Vector, coding: Coding) -> None:
         self._share = share
@@ -407,7 +413,8 @@ class _Columns:
         """Return the function ``1[cell] x numbers`` as a combination of columns, or ``None``.
 
         A level without a column of its own is the whole without the other levels; the whole without
-        a column of its own is the sum of all levels.
+        a column of its own is the sum of all levels. ``above`` are the cells whose expression has
+        led to this one: an expression by them would have no end.
         """
         if (direct := self._direct.get((cell, numbers))) is not None:
             return direct

@@ -19,15 +19,15 @@ from streammc.errors import ConfigError, IdentityError, StoreError
 from streammc.likelihood.data_views import tempered
 from streammc.likelihood.temperature import Schedule
 from streammc.models.base import (
-    Block,
     FactorModel,
+    ScaleBlock,
     StatedModel,
+    blocks_from_description,
+    describe_blocks,
     factor_blocks,
     parameter_blocks,
     predictor,
 )
-from streammc.models.base import describe as describe_blocks
-from streammc.models.base import from_description as blocks_from_description
 from streammc.priors import from_description
 from streammc.priors.text import prior_texts
 from streammc.protocols import Dataset, Model, Prior
@@ -207,7 +207,9 @@ REFERENCES: Final = "references"
 
 
 def label_references(
-    references: Mapping[str, Sequence[str]] | None, blocks: Sequence[Block], features: Sequence[str]
+    references: Mapping[str, Sequence[str]] | None,
+    blocks: Sequence[ScaleBlock],
+    features: Sequence[str],
 ) -> dict[str, list[str]]:
     """Return the reference levels of parameters by label, from those of the columns.
 
@@ -285,7 +287,7 @@ def recorded_scale(model: Model, dataset: Dataset) -> dict[str, Any]:
     return {TABLE_SCALE: describe_blocks(model.table_scale(dataset.feature_names))}
 
 
-def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
+def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[ScaleBlock, ...]:
     """Return the parameter blocks recorded in a run; the model is not needed.
 
     A run of an earlier version has no record. Then a registered model gives its blocks again,
@@ -354,7 +356,7 @@ def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str
     """Return the text of every prior by name; none where the model states no parameters."""
     if not isinstance(model, StatedModel):
         return {}
-    flags, defaults = model.positive_flags(labels), model.fixed_defaults(labels)
+    flags, defaults = model.support_flags(labels), model.fixed_defaults(labels)
     if isinstance(model, FactorModel):  # the scale of a factor is the prior of its effects
         at = [j for j in model.without_effects(labels) if j < len(flags)]
         labels, flags = tuple(labels[j] for j in at), [flags[j] for j in at]

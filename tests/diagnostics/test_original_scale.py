@@ -19,7 +19,7 @@ from streammc.models import (
     poisson,
     user,
 )
-from streammc.models.base import describe, from_description
+from streammc.models.base import blocks_from_description, describe_blocks
 
 FEATURES = ["Intercept", "a", "b"]
 LABELS = ["beta[Intercept]", "beta[a]", "beta[b]", "log_sigma"]
@@ -266,7 +266,7 @@ def test_names_of_user_parameters_do_not_decide_their_scale(features):
         model = own(*predictors, **shared)
         labels = list(model.labels(features))
         theta = np.random.default_rng(1).normal(size=(2, 5, len(labels)))
-        blocks = from_description(describe(model.table_scale(features)))
+        blocks = blocks_from_description(describe_blocks(model.table_scale(features)))
         found, names = transform(theta, labels, attributes, blocks)
         at = {label: column for column, label in enumerate(names)}
         for column, label in enumerate(labels):

@@ -15,9 +15,9 @@ from streammc.models.base import (
     COEFFICIENT,
     DISTANCE,
     PLACE,
-    Block,
-    describe,
-    from_description,
+    ScaleBlock,
+    blocks_from_description,
+    describe_blocks,
     predictor,
 )
 from streammc.numerics.prior import KIND, LOCATION, NORMAL, SCALE
@@ -35,21 +35,21 @@ def own(**options: Any) -> Any:
     return user("own", log_lik=max, gradient=max, hessian=max, **options)
 
 
-def stated_blocks(model: Any, features: list[str]) -> tuple[Block, ...]:
+def stated_blocks(model: Any, features: list[str]) -> tuple[ScaleBlock, ...]:
     """Return the blocks of a model after their way through a run's attributes."""
-    blocks = json.loads(json.dumps(describe(model.table_scale(features))))
-    return from_description(blocks)
+    blocks = json.loads(json.dumps(describe_blocks(model.table_scale(features))))
+    return blocks_from_description(blocks)
 
 
-def blocks_read_from_labels(model: Any, features: list[str]) -> tuple[Block, ...]:
+def blocks_read_from_labels(model: Any, features: list[str]) -> tuple[ScaleBlock, ...]:
     """Return blocks guessed from labels: what the statements of models replace."""
     labels = model.labels(features)
     if list(labels) == ["theta1", "theta2"]:
-        return (Block(PLACE, labels[:1]), Block(DISTANCE, labels[1:]))
-    found = [Block(DISTANCE, (label,)) for label in labels if label == "length_scale"]
+        return (ScaleBlock(PLACE, labels[:1]), ScaleBlock(DISTANCE, labels[1:]))
+    found = [ScaleBlock(DISTANCE, (label,)) for label in labels if label == "length_scale"]
     slopes = tuple(f"beta[{feature}]" for feature in features)
     if {*slopes} <= {*labels}:
-        found.append(Block(COEFFICIENT, slopes, "beta[Intercept]"))
+        found.append(ScaleBlock(COEFFICIENT, slopes, "beta[Intercept]"))
     if not found:
         raise StoreError("expected one parameter per column: verify the store")
     return tuple(found)

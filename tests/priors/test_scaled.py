@@ -42,7 +42,7 @@ def table(model: Any, at: Rows, names: Any = NAMES) -> np.ndarray:
     """Return location and scale of every parameter."""
     built = with_defaults(model, at, names)
     labels = built.labels(names)
-    flags = built.positive_flags(labels)
+    flags = built.support_flags(labels)
     return built.prior.table(labels[: len(flags)], flags)[:, [LOCATION, SCALE]]
 
 
@@ -50,7 +50,7 @@ def texts(model: Any, at: Rows, names: Any = NAMES) -> dict[str, str]:
     built = with_defaults(model, at, names)
     labels = built.labels(names)
     return prior_texts(
-        built.prior, labels, built.positive_flags(labels), built.fixed_defaults(labels)
+        built.prior, labels, built.support_flags(labels), built.fixed_defaults(labels)
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from streammc.errors import StoreError
 from streammc.models import gaussian_mixture_tied, gaussian_process, logistic, user
-from streammc.models.base import describe
+from streammc.models.base import describe_blocks
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.runs.record import TABLE_SCALE, blocks_of_run
@@ -61,7 +61,7 @@ def test_a_users_parameters_are_not_rescaled_by_their_spelling(store, tmp_path):
     intercept = found["parameters"]["mu[Intercept]"]["mean"] - 30.0 / 4.0 * slope["mean"]
     assert found["parameters_original"]["mu[Intercept]"]["mean"] == pytest.approx(intercept)
     recorded = RunDirectory.open(tmp_path / "run").attributes[TABLE_SCALE]
-    assert recorded == describe(own().table_scale(["Intercept", "x"]))
+    assert recorded == describe_blocks(own().table_scale(["Intercept", "x"]))
 
 
 @pytest.mark.parametrize(

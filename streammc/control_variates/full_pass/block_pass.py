@@ -43,7 +43,8 @@ EXTREME_ROWS = 1000
 
 # Scores of rows: the rows with the highest, and a histogram of the remainders by score.
 #
-# The score of a row is the root mean square of its remainder over the shifts. The
+# The score of a row is the root mean square of its remainder over the S shifts: the displacements
+# from the expansion point of as many draws from the Laplace approximation. The
 # histogram keeps, per bin of log2 score (four an octave), power sums of the
 # remainders, so that everything below a threshold is a sum over the lower bins: no
 # cancellation, however large the rows above it are.
@@ -212,13 +213,18 @@ class BlockSums:
 
     n_rows: int
     totals: Matrix
+    """Sums of the expansion, high and low parts: see ``RowSums.totals``."""
     histogram: Histogram
     rows: Index
+    """The rows with the highest scores."""
     squares: Vector
     """Squared scores of ``rows``, highest first."""
     terms: Matrix
+    """(4, S) sums of terms of the expansion: see ``block_kernel.PassSums``."""
     tiles: int
+    """Number of full tiles."""
     summaries: Matrix
+    """(blocks, 6) by :data:`SUMMARY_COLUMNS`."""
     fault: Fault | None
     columns: CodedColumns | None = None
     """The columns of a design with codes: ``totals`` are sums by level then."""
@@ -248,10 +254,15 @@ class ExpansionPass(PieceTask[BlockSums]):
 
     model: Model
     theta: Vector
+    """(d,) expansion point."""
     shifts: Matrix
+    """(S, d); without any there are no scores."""
     order: int
+    """Order of the expansion whose remainders are scored."""
     cap: int
+    """Number of rows with the highest scores that are kept."""
     check_response: bool
+    """Whether to look for responses outside the support."""
     trials_of_weight: float = 0.0
     """Trials of a row of weight 1, to check shares of them; 0 where they are stated."""
 
@@ -371,7 +382,11 @@ def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
 
 
 def row_order(sums: BlockSums, rows: int) -> float:
-    """Return Var(tile total) / (tile Var(row)) of second-order terms, the median over draws."""
+    """Return how much neighbours are alike: 1 where rows are in random order.
+
+    It is ``Var(tile total) / (rows Var(row))`` of the second-order terms of the expansion, the
+    median over the shifts, with ``rows`` of a tile; NaN for fewer than 30 tiles.
+    """
     if sums.tiles < 30:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -385,7 +400,10 @@ _CALL_ENTRIES = 2**23
 
 
 def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> Matrix:
-    """Return theta and the shifts by predictor, padded: (n_linear R, q), R even, q in fours."""
+    """Return theta and the S shifts by predictor: (n_linear R, q), see ``PassPoints.columns``.
+
+    Padded with zeros for the compiled loops: R is 1 + S made even, q a multiple of four.
+    """
     n = model.n_linear
     padded = np.zeros((n, (2 + len(shifts)) // 2 * 2, -(-n_features // 4) * 4))
     stacked = np.concatenate([theta[None], shifts])[:, : n * n_features]
@@ -609,7 +627,7 @@ def wide_expansion(
     hessian[np.ix_(dense, dense)] = upper + np.triu(upper, 1).T
     whole = levels[: columns.width[0] + 1].sum(axis=0)
     s[at] = whole[:n_dense]
-    own = _Columns(-(-n_dense // 4) * 4, p)
+    own = _PlacesOfSums(-(-n_dense // 4) * 4, p)
     for row, here in zip(first, _slices(columns), strict=True):
         block = levels[row + 1 : row + 1 + here.stop - here.start]
         hessian[here, at] = block[:, :n_dense]
@@ -633,8 +651,11 @@ def wide_expansion(
     return float(both[0]), slope, hessian
 
 
-class _Columns:
-    """Columns of the sums of a level, after those of c z; see ``block_kernel.sum_levels``."""
+class _PlacesOfSums:
+    """Places of the sums of a level after those of c z: of c, of the slope, of mixed derivatives.
+
+    See ``block_kernel.sum_levels``, argument ``levels``.
+    """
 
     def __init__(self, start: int, p: int) -> None:
         self.bend, self.slope = start, start + 1

@@ -73,7 +73,7 @@ def prior_influence(
     """
     flags = np.zeros(len(labels), np.int64)
     if isinstance(model, StatedModel):
-        stated = model.positive_flags(labels)
+        stated = model.support_flags(labels)
         flags[: len(stated)] = stated
     default = _are_defaults(model, labels, flags)
     # Of a flat prior of v = exp(theta), or of v = tanh(theta), the slope in theta: its Jacobian.

@@ -113,7 +113,7 @@ def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds, cost
         rest = pilot.without(certain)
         units = rest.units(b)
         if b > 1:
-            deff = max(rest.design_effect(b), 1e-3)
+            deff = max(rest.variance_ratio(b), 1e-3)
             jump = pilot.n_rows * float(units.largest.max()) / LARGEST_JUMP
             needed[at] = max(needed[at], b * np.ceil(jump / b))
     return Choice(

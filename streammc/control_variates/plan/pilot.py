@@ -30,9 +30,12 @@ from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 PILOT_ROWS = 262_144
 N_DRAWS = 64
+"""Draws S from the Laplace approximation."""
 _BATCH_BYTES = 2**24
+"""Rows that are gathered at once."""
 _FEW_UNITS = 30
 _BY_CHANCE = 1e-4
+"""With fewer units, the chance of a design effect that counts as one of independent rows."""
 
 
 def remainders(
@@ -41,9 +44,9 @@ def remainders(
     """Return (S, m): ``w (l - q)`` of each row at each ``theta_star + shift``."""
     m, q = rows.X.shape
     result = np.empty((len(shifts), m))
-    where = coordinates(model, cv.theta_star, cv.noise)
-    shifts = where.shifts(shifts)
-    sums = RowSums(where.model, where.centre, shifts, cv.order, q, with_sums=False)
+    expansions = coordinates(model, cv.theta_star, cv.noise)
+    shifts = expansions.shifts(shifts)
+    sums = RowSums(expansions.model, expansions.centre, shifts, cv.order, q, with_sums=False)
     sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)
     return result
 
@@ -115,10 +118,11 @@ class Pilot:
         unit_moments(values, left_out, unit_rows, shares, weight, totals, moments)
         return UnitMoments(*moments)
 
-    def design_effect(self, unit_rows: int) -> float:
-        """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies.
+    def variance_ratio(self, unit_rows: int) -> float:
+        """Return Var(D_j) / (b Var(d_i)), the median over draws; 1 where nothing varies.
 
-        A short last unit counts like any other unit.
+        With ``d_i`` the remainders of rows. By it k is chosen: unlike in :meth:`deff`, rows left
+        out count as rows of remainder 0, and a short last unit like any other.
         """
         if unit_rows == 1:
             return 1.0
@@ -129,7 +133,7 @@ class Pilot:
         return float(np.median(ratio)) if len(ratio) else 1.0
 
     def deff(self, unit_rows: int) -> float:
-        """Return the variance of unit totals relative to that of totals of independent rows.
+        """Return the design effect: the variance of unit totals over that of independent rows.
 
         With ``c_j`` rows in unit ``j``, certainty rows left out, and ``m`` the mean of ``d_i``:
         ``sum_j (D_j - c_j m)^2 / sum_i (d_i - m)^2``, the median over draws. A short last unit
@@ -165,7 +169,7 @@ def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int
         some = starts[first : first + batch]
         rows = gather_runs(dataset, some, run_rows)
         part = remainders(cv, model, rows, shifts)
-        part[~(np.abs(part) < 3e38)] = np.inf
+        part[~(np.abs(part) < 3e38)] = np.inf  # float32 has no larger number; NaN too
         values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
     left_out = np.zeros((len(starts), run_rows), np.bool_)
     return Pilot(starts, run_rows, values, dataset.n_rows, left_out)

@@ -129,6 +129,7 @@ def link_sampled(eta, X, y, constants, order, out):  # type: ignore[no-untyped-d
         if tail[i] != last:
             last = tail[i]
             log_nu, nu = _degrees(last)
+            # top = log Gamma((nu + 1) / 2) - log Gamma(nu / 2) - log(nu / 2) / 2
             _, top, _, slope, bend = rising(0.5 * nu, log_nu - 0.6931471805599453, 0.5)
         value[i] = top - _HALF_LOG_2PI
         if order >= 1:

@@ -9,6 +9,11 @@ Gradient and Hessian are by the identities of Fisher and Louis. With ``s_q`` the
 group's rows and effects at node q and ``p_q`` its share, ``grad l = sum_q p_q s_q`` and ``grad^2 l
 = sum_q p_q (grad^2 at q + s_q s_q') - grad l grad l'`` (Louis 1982). Both are exact for the
 integral, so that they differ from the derivatives of the quadrature by its error.
+
+Arguments ``facts``, ``rows``, ``eta``, ``terms`` and ``nodes`` are those of ``group_rows``, and
+``inner`` the constants of the inner link. ``groups`` is the number of group parameters: ``log tau``
+of each effect and ``atanh rho``. ``turns`` (9, 2 or more) is what ``directions`` writes: the
+derivatives of ``u`` in the group parameters at a node.
 """
 
 from __future__ import annotations
@@ -227,7 +232,7 @@ def louis(X, facts, rows, eta, terms, inner, nodes, turns, hessian):  # type: ig
 
 @jit(types.UniTuple(f8, 2)(f8, matrix, matrix, i8, i8, matrix), borrow=True)
 def _add_curves(share, rows, terms, p, groups, turns):  # type: ignore[no-untyped-def]
-    """Add a node to the curves of the rows; return its derivatives in ``u``."""
+    """Add a node to the curves of the rows; return the derivatives of its ``log f`` in ``u``."""
     pull1 = pull2 = 0.0
     for i in range(rows.shape[1]):
         w, x = rows[WEIGHT, i], rows[CARRIER, i]
@@ -553,7 +558,10 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
 
 
 TABLE: Final = 17
-"""Numbers about the table, before the constants of the group's likelihood."""
+"""Numbers about the table, before the constants of the group's likelihood: 0 number of features;
+address and code of the dtype of 1 X, 3 y, 5 offset and 7 weight; numbers of 9 dense columns and 10
+factors; addresses of 11 the codes and of the arrays 12 ``place``, 13 ``first``, 14 ``width``, 15
+``on`` and 16 ``off`` of ``CodedColumns``."""
 _SINGLE: Final = 1
 """Code of float32; see ``numerics.addresses``."""
 
@@ -564,7 +572,7 @@ def table_constants(
     codes: NDArray[np.uint16] | None = None,
     columns: CodedColumns | None = None,
 ) -> Vector:
-    """Return the (TABLE,) constants of a table: its columns, and the places of its arrays.
+    """Return the (TABLE,) constants of a table, in the order of :data:`TABLE`.
 
     Parameters
     ----------
@@ -587,8 +595,9 @@ def table_constants(
 def read_group(first, constants, rows, responses):  # type: ignore[no-untyped-def]
     """Copy rows of the table from row ``first`` on, as many as there are ``responses`` (n,).
 
-    ``rows`` (q + 2, n) gets features, offset and weight. A code that stands for no column makes the
-    offset NaN, and with it the likelihood of the group.
+    ``constants`` begin with those of :data:`TABLE`. ``rows`` (q + 2, n) gets features, offset and
+    weight. A code that stands for no column makes the offset NaN, and with it the likelihood of the
+    group.
     """
     q = int(constants[0])
     design, design_code = int(constants[1]), int(constants[2])

@@ -2,8 +2,9 @@
 
 The nodes are placed at the mode, by the curvature. With ``u = A v``, ``v ~ Normal(0, I)`` and
 ``g(v) = log f(y | A v) - v . v / 2``, Newton's method from a start finds a mode ``v^`` and ``-g'' =
-I - A' W A`` there. From ``v = 0`` both are functions of theta. A likelihood that is not log-concave
-in its predictor, Student's t, may have more modes.
+I - A' W A`` there, with W the second derivatives of ``log f`` in u. From ``v = 0`` both are
+functions of theta. A likelihood that is not log-concave in its predictor, Student's t, may have
+more modes.
 
 Over an intercept panels are halved until the error is small. Gauss-Hermite nodes around one mode
 are few and good where the integrand is nearly normal. It is not where a group's responses are all 0
@@ -12,6 +13,10 @@ or all 1 and tau is large: the integrand is then half a normal density, cut off 
 line is cut at every mode, and from it on at distances that double; a panel has the 15 nodes of
 Kronrod (Piessens et al. 1983, QUADPACK), and is halved where the 7 Gauss nodes among them give
 another integral.
+
+Arguments ``facts``, ``rows``, ``eta``, ``terms`` and ``nodes`` are those of ``group_rows``, and
+``inner`` the constants of the inner link. ``local`` (16,) is the scratch memory of a search: the
+six sums of :func:`moments`, then the entries named below.
 """
 
 from __future__ import annotations
@@ -80,9 +85,24 @@ _DECREMENT: Final = 1e-9
 _ROUNDING: Final = 1e-13
 """By which relative part ``g`` may fall in a step."""
 
-# Of the result.
+# The entries of ``local`` after the sums.
+_NEWTON1: Final = 6
+_NEWTON2: Final = 7
+"""Newton's step."""
+_CURVE11: Final = 8
+_CURVE12: Final = 9
+_CURVE22: Final = 10
+"""``-g''``."""
+_DETERMINANT: Final = 11
+_REMAINING: Final = 12
+"""Squared length of the step in standard deviations, compared with ``_DECREMENT``."""
+_POSITION: Final = 14
+"""``v``, two entries."""
+
+# The entries of ``mode`` (MODE,), the result of a search.
 V1: Final = 0
 V2: Final = 1
+"""The mode ``v^``."""
 A1: Final = 2
 """``C C' = (-g'')^-1`` with the columns a and b of C; a does not change ``u_2``."""
 A2: Final = 3
@@ -98,7 +118,7 @@ MODE: Final = 7
     borrow=True,
 )
 def moments(v, facts, rows, eta, terms, inner, sums):  # type: ignore[no-untyped-def]
-    """Write ``L, L_1, L_2, L_11, L_12, L_22``: the log-likelihood, its derivatives in ``u``.
+    """Write ``L, L_1, L_2, L_11, L_12, L_22``: the log-likelihood at ``v``, its derivatives in u.
 
     Second derivatives of single rows above 0 count as 0, so that ``-g''`` is at least I.
     """
@@ -129,7 +149,10 @@ def moments(v, facts, rows, eta, terms, inner, sums):  # type: ignore[no-untyped
 
 @jit(types.void(vector, vector, vector), borrow=True)
 def _newton(v, facts, local):  # type: ignore[no-untyped-def]
-    """Write Newton's step, ``-g''``, its determinant and the decrement, from the moments."""
+    """Write Newton's step, ``-g''``, its determinant and the decrement into ``local``.
+
+    Its moments are those at ``v``.
+    """
     t1, t2 = facts[TAU1], facts[TAU2]
     r, k = t2 * facts[RHO], t2 * facts[KAPPA]
     g1 = t1 * local[1] + r * local[2] - v[0]
@@ -140,21 +163,21 @@ def _newton(v, facts, local):  # type: ignore[no-untyped-def]
     # Not (1 + a) (1 + c) - b^2, which loses what rows of a single carrier leave.
     product = (t1 * k) * (t1 * k) * (local[3] * local[5] - local[4] * local[4])
     det = 1.0 + a + c + max(product, 0.0)
-    local[6] = ((1.0 + c) * g1 - b * g2) / det
-    local[7] = ((1.0 + a) * g2 - b * g1) / det
-    local[8] = 1.0 + a
-    local[9] = b
-    local[10] = 1.0 + c
-    local[11] = det
-    local[12] = g1 * local[6] + g2 * local[7]
+    local[_NEWTON1] = ((1.0 + c) * g1 - b * g2) / det
+    local[_NEWTON2] = ((1.0 + a) * g2 - b * g1) / det
+    local[_CURVE11] = 1.0 + a
+    local[_CURVE12] = b
+    local[_CURVE22] = 1.0 + c
+    local[_DETERMINANT] = det
+    local[_REMAINING] = g1 * local[_NEWTON1] + g2 * local[_NEWTON2]
 
 
 @jit(types.void(vector, vector, vector), borrow=True)
 def _write_columns(facts, local, mode):  # type: ignore[no-untyped-def]
     """Write C and its log determinant: b along ``(-g'')^-1 r``, with ``u_2 = tau_2 r . v``."""
-    rho, kappa, det = facts[RHO], facts[KAPPA], local[11]
-    along1 = (local[10] * rho - local[9] * kappa) / det
-    along2 = (local[8] * kappa - local[9] * rho) / det
+    rho, kappa, det = facts[RHO], facts[KAPPA], local[_DETERMINANT]
+    along1 = (local[_CURVE22] * rho - local[_CURVE12] * kappa) / det
+    along2 = (local[_CURVE11] * kappa - local[_CURVE12] * rho) / det
     length = math.sqrt(rho * along1 + kappa * along2)
     mode[B1] = along1 / length
     mode[B2] = along2 / length
@@ -168,22 +191,21 @@ def _write_columns(facts, local, mode):  # type: ignore[no-untyped-def]
 def find_mode(start, facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
     """Write the mode, ``C`` and its log determinant into ``mode``; the search starts at ``start``.
 
-    ``local`` (16,) is scratch memory. Where ``g`` is not finite at the start the mode is NaN.
-    A step that is no shorter than half the one before is doubled: far out the derivative of an
-    exponential falls by a factor e per step.
+    Where ``g`` is not finite at the start the mode is NaN. A step that is no shorter than half the
+    one before is doubled: far out the derivative of an exponential falls by a factor e per step.
     """
-    v = local[14:16]
+    v = local[_POSITION : _POSITION + 2]
     v[0], v[1] = start, 0.0
     moments(v, facts, rows, eta, terms, inner, local)
     value = local[0] - 0.5 * start * start
     stretch = last = 0.0
     for _ in range(_ITERATIONS):
         _newton(v, facts, local)
-        step1, step2 = local[6], local[7]
+        step1, step2 = local[_NEWTON1], local[_NEWTON2]
         _write_columns(facts, local, mode)
         mode[V1] = v[0]
         mode[V2] = v[1]
-        if not local[12] > _DECREMENT:  # NaN too
+        if not local[_REMAINING] > _DECREMENT:  # NaN too
             mode[V1] += step1
             mode[V2] += step2
             return
@@ -206,6 +228,7 @@ def find_mode(start, facts, rows, eta, terms, inner, local, mode):  # type: igno
 
 
 _MOST_LOG_TAU: Final = 300.0
+"""Logarithms of standard deviations beyond it are moved to it: no square overflows."""
 
 
 @inline
@@ -216,7 +239,7 @@ def padded(count):  # type: ignore[no-untyped-def]
 
 @jit(types.void(vector, vector, vector), borrow=True)
 def set_effects(theta, constants, facts):  # type: ignore[no-untyped-def]
-    """Write the standard deviations and the correlation: the last components of ``theta``."""
+    """Write the standard deviations and the correlation of ``facts``, from the end of ``theta``."""
     d = theta.shape[0]
     correlated = constants[EFFECTS] == 2.0 and constants[EFFECTS + 1] != 0.0
     at = d - int(constants[EFFECTS]) - (1 if correlated else 0)
@@ -236,7 +259,10 @@ def set_effects(theta, constants, facts):  # type: ignore[no-untyped-def]
 
 @jit(types.boolean(i8, matrix, vector), borrow=True)
 def by_products(count, nodes, facts):  # type: ignore[no-untyped-def]
-    """Return whether no product overflows, and no factor is lost by underflow."""
+    """Return whether no product overflows, and no factor is lost by underflow.
+
+    Exponentials of effects below -600 or above 600 are too near the ends of float64 for products.
+    """
     if facts[PATH] != BY_PRODUCTS:
         return False
     low = high = nodes[NODE_U1, 0]
@@ -265,7 +291,7 @@ def integrate(constants, mode, facts, rows, eta, terms, inner, nodes):  # type: 
         nodes[NODE_V1, m] = v1
         nodes[NODE_V2, m] = v2
         nodes[NODE_U1, m] = facts[TAU1] * v1
-        along = mode[V1] * facts[RHO] + mode[V2] * facts[KAPPA]  # no part of a, see group_mode
+        along = mode[V1] * facts[RHO] + mode[V2] * facts[KAPPA]  # no part of column a
         along += (mode[B1] * facts[RHO] + mode[B2] * facts[KAPPA]) * z2
         nodes[NODE_U2, m] = facts[TAU2] * along
         weight = a[first] + (a[second] if effects == 2 else 0.0) + mode[LOG_DET]
@@ -356,6 +382,7 @@ CELLS_16, MASSES_16 = _cells()
 _STEP: Final = 2.5
 """Length of the first panel beside a mode, in standard deviations there."""
 _STEP_OF_CELLS: Final = 1.0
+"""The same where nodes are cells."""
 _HALF_LOG_2PI: Final = 0.9189385332046728
 _MOST_PANELS: Final = 256
 _FALL: Final = 38.0
@@ -364,6 +391,8 @@ _ERROR: Final = 1e-6
 """Largest difference of the two integrals of a panel, relative to the whole."""
 _MOST_STARTS: Final = 32
 _FARTHEST: Final = 60
+"""Largest absolute value of v, where the normal density is 0 in float64; and most doublings of a
+step on the way there."""
 
 
 @jit(f8(f8, vector, matrix, matrix, matrix, vector, vector), borrow=True)
@@ -507,7 +536,7 @@ def panel_nodes(cells, facts, rows, eta, terms, inner, local, mode):  # type: ig
     """Return nodes (NODE_ROWS, m) with their shares; write the log of the integral.
 
     With ``cells`` 1, not 0, the panels are shorter and nodes are 16 cells of each, whose shares are
-    their masses: for quantiles. ``local`` (16,) and ``mode`` are scratch memory.
+    their masses: for quantiles. ``local`` and ``mode`` are scratch memory.
     """
     first = _STEP_OF_CELLS if cells == 1 else _STEP
     modes = _modes(facts, rows, eta, terms, inner, local, mode)

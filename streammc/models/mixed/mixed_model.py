@@ -23,9 +23,9 @@ from streammc.models.base import (
     EFFECTS,
     INTERCEPT,
     POSITIVE,
-    Block,
     LinearModel,
     Parameter,
+    ScaleBlock,
     factor_blocks,
     predictors_at,
     unit_default,
@@ -145,13 +145,13 @@ class MixedModel(LinearModel):
         level: Level = self.inner.level(rows)  # type: ignore[attr-defined]
         return level
 
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[ScaleBlock, ...]:
         """Return how the parameters go to the table's scale; one effect stays as it is."""
         blocks = super().table_scale(feature_names)
         if self.slope is None:
             return blocks
         labels = tuple(each.name for each in self.group_parameters)
-        return (*blocks, Block(EFFECTS, labels, self.slope))
+        return (*blocks, ScaleBlock(EFFECTS, labels, self.slope))
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is no response of the inner model."""

@@ -29,10 +29,10 @@ _EM_STEPS: Final = 20
 
 @inline
 def _responsibilities(eta, X, constants, lo, w, order, scratch, out):  # type: ignore[no-untyped-def]
-    """Write ``out[0]``, and for order >= 1 ``P (x - mu_k)`` into ``out[1 + k q :]``.
+    """Write ``out[0]``, and for order >= 1 ``g_k`` of :func:`link` into ``out[1 + k q :]``.
 
-    The first K rows of ``scratch`` (K + 3, w) become the probability of each component, given
-    its row.
+    The first K rows of ``scratch`` (K + 3, w) become ``r_k``, the probability of each component,
+    given its row.
     """
     if lo < 0:  # never: tells the compiler that no index counts from the end
         return
@@ -89,7 +89,7 @@ def _responsibilities(eta, X, constants, lo, w, order, scratch, out):  # type: i
 
 @inline
 def _curvature(constants, K, q, lo, w, r, out):  # type: ignore[no-untyped-def]
-    """Write the upper triangle, then turn the pulls into the gradient."""
+    """Write the upper triangle of the Hessian, from ``g_k`` in ``out[1 + k q :]``."""
     if lo < 0:
         return
     p = K * q
@@ -127,7 +127,7 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
         _responsibilities(eta, X, constants, lo, w, order, scratch, out)
         if order == 2:
             _curvature(constants, K, q, lo, w, r, out)
-        if order >= 1:
+        if order >= 1:  # g_k becomes the gradient, r_k g_k
             for s in range(K * q):
                 for i in range(w):
                     out[1 + s, lo + i] *= r[s // q, i]

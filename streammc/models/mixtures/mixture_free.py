@@ -1,9 +1,11 @@
 """A mixture in one column, all of it unknown: ``x_i ~ sum_k w_k Normal(mu_k, sigma_k)``.
 
 Predictors of a row are the K means, or of two ordered ones the centre and the log of their
-distance; then the logs of the K scales, where they are sampled; then the K - 1 log odds of
-``models.base``. Derivatives are taken in means, and turned into those of centre and
-distance at the end. Loops run along the rows of a tile, and LLVM vectorises them.
+distance; then the logs of the K scales, where they are sampled; then K - 1 log odds ``u_k``.
+Component k < K - 1 takes the share ``v_k = 1 / (1 + exp(-u_k))`` of what the components before it
+have left of 1, and the last takes the rest: a stick is broken. ``r_k`` is the responsibility of
+component k: its probability, given the row. Derivatives are taken in means, and turned into those
+of centre and distance at the end. Loops run along the rows of a tile, and LLVM vectorises them.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ class Form(NamedTuple):
 
 
 Z, INVERSE, R, V, REST = range(5)
-"""Rows of the scratch (5, K, _TILE) of a tile: ``(x - mu_k) / s_k``, ``1 / s_k``, the chances of
-the components, those of the odds, and sums of chances."""
+"""Rows of the scratch (5, K, _TILE) of a tile: ``(x - mu_k) / s_k``, ``1 / s_k``, ``r_k``, ``v_k``
+and ``sum_(j>=k) r_j``."""
 HALF, TOP, TOTAL = range(3)
 """Rows of its lines (3, _TILE): half the distance of the means; largest log term; sum."""
 
@@ -147,8 +149,8 @@ def _slopes(lo, w, form, scratch, out):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _own(s, t, K, lo, w, scratch, row):  # type: ignore[no-untyped-def]
-    """Write the second derivatives in parameters ``s <= t`` of one component, ``k``.
+def _same_component(s, t, K, lo, w, scratch, row):  # type: ignore[no-untyped-def]
+    """Write the second derivatives in two parameters ``s <= t`` of the same component, ``k``.
 
     ``r ((1 - r) g_s g_t + h_st)``, g and h the derivatives of its log density.
     """
@@ -187,10 +189,11 @@ def _curvatures(lo, w, p, form, scratch, out):  # type: ignore[no-untyped-def]
                 if j == other:
                     for i in range(w):
                         # sum_k r_k D_kj^2 - (sum_k r_k D_kj)^2 - v (1 - v) sum_(k>=j) r_k
+                        # with D_kj = d log w_k / d u_j: 0 for k < j, 1 - v_j at j, then -v_j
                         split = r[j, i] * rest[j + 1, i] + (1.0 - rest[j, i]) * (
                             r[j, i] * (1.0 - v[j, i]) ** 2 + rest[j + 1, i] * v[j, i] ** 2
                         )
-                        # with D in {0, 1 - v, -v}: the variance of three points
+                        # so far the variance of these three values
                         split -= v[j, i] * (1.0 - v[j, i]) * rest[j, i]
                         out[pair, lo + i] = split
                 else:
@@ -204,8 +207,8 @@ def _curvatures(lo, w, p, form, scratch, out):  # type: ignore[no-untyped-def]
                 for i in range(w):
                     at = here - beyond * v[j, i]  # 1 - v, -v, or 0 before it
                     out[pair, lo + i] = out[1 + s, lo + i] * (at - out[1 + t, lo + i])
-            elif s % K == t % K:  # the same component
-                _own(s, t, K, lo, w, scratch, out[pair])
+            elif s % K == t % K:
+                _same_component(s, t, K, lo, w, scratch, out[pair])
             else:
                 for i in range(w):
                     out[pair, lo + i] = -out[1 + s, lo + i] * out[1 + t, lo + i]
@@ -322,10 +325,10 @@ class GaussianMixtureFree(ColumnsModel):
                     f"{self.name}: expected no prior of {name!r}, found one: weights have a "
                     "Dirichlet prior; give the option concentration"
                 )
-        flags = self.positive_flags(labels)
+        flags = self.support_flags(labels)
         table = self.prior.table(labels[: len(flags)], flags)
         if self.ordered:
-            _order(table, self.name)
+            _order_priors(table, self.name)
         return np.vstack([table, dirichlet_rows(self.concentration)])
 
     def _mean_default(self, rows: Rows, names: Sequence[str], level: Level) -> list[FamilyPrior]:
@@ -394,7 +397,7 @@ class GaussianMixtureFree(ColumnsModel):
         }
 
 
-def _order(table: Matrix, name: str) -> None:
+def _order_priors(table: Matrix, name: str) -> None:
     """Turn the priors of two means, the first rows, into those of centre and log distance."""
     if not np.array_equal(table[0], table[1]) or table[0, KIND] not in (NORMAL, FLAT):
         raise ConfigError(

@@ -72,7 +72,10 @@ RANDOM_WALK, LANGEVIN, SGHMC = range(3)
 
 @inline
 def prior_at(base, z, theta, gradient, slope):  # type: ignore[no-untyped-def]
-    """Return the log prior at ``z``; write its whitened gradient ``slope`` (d,)."""
+    """Return the log prior at ``z``; write its whitened gradient ``slope`` (d,).
+
+    ``theta`` and ``gradient`` (d,) become theta and the gradient in it.
+    """
     d = z.shape[0]
     displace(base.factor, z, theta)
     for i in range(d):

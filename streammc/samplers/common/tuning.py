@@ -28,7 +28,10 @@ PRIOR_COUNT = 10.0
 
 
 def start(step_size: float, *, reference: bool = True) -> Vector:
-    """Return the tuning state before the first iteration."""
+    """Return the tuning state before the first iteration.
+
+    Without ``reference`` the frequency is 0, the leapfrog.
+    """
     log_step = math.log(step_size)
     square = 1.0 if reference else 0.0
     shrink_to = math.log(3.0) + log_step
@@ -85,7 +88,11 @@ _RIDGE: Final = 5.0
     "void(float64[:,::1], float64[::1], float64[:,::1], float64[::1], float64[::1], float64[:,::1])"
 )
 def accumulate(theta, star, factor, count, mean, scatter):  # type: ignore[no-untyped-def]
-    """Add rows of ``theta`` to the moments of ``z``, one by one, so that batches do not matter."""
+    """Add rows of ``theta`` (n, d) to the moments of ``z``, where ``theta = star + factor z``.
+
+    One by one, so that batches do not matter: to their ``count`` (1,), ``mean`` (d,) and
+    ``scatter`` (d, d) about it.
+    """
     d = star.shape[0]
     z = np.empty(d)
     for t in range(theta.shape[0]):

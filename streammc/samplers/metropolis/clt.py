@@ -1,9 +1,12 @@
 """Error of the normal approximation to the mean of some terms, in the acceptance probability.
 
-The sum that is compared with 0 is ``W = Delta* + X_nc``, plus ``X_corr``, where ``X_nc``
-is normal with variance ``sigma^2 - s^2`` and ``s^2`` is the variance of ``Delta*``
-estimated from the same ``n`` terms. Let these have variance ``tau^2``, skewness ``g`` and
-excess kurtosis ``k``, and ``v = tau / sqrt(n)``. Then ``cov(Delta*, s^2) = g v^3 / sqrt(n)``, and
+Tests with Barker's function (Seita et al. 2017) accept where ``Delta* + X_nc + X_corr`` is above
+0: ``Delta*`` is the estimate of the log acceptance ratio Delta from ``n`` terms, ``s^2`` its
+variance as estimated from the same terms, ``X_nc`` normal with variance ``sigma^2 - s^2``, so that
+their sum W has variance ``sigma^2``, and ``X_corr`` a correction (``metropolis.correction``) with
+which a normal variable of that variance becomes logistic, with the distribution function S. Let the
+terms have variance ``tau^2``, skewness ``g`` and excess kurtosis ``k``, and ``v = tau / sqrt(n)``.
+Then ``cov(Delta*, s^2) = g v^3 / sqrt(n)``, and
 the third cumulant of ``W - Delta`` is that of ``Delta*`` less three times this covariance,
 ``-2 g v^3 / sqrt(n)``; its mean is 0 and its variance ``sigma^2``. With ``y = x / sigma``
 
@@ -29,11 +32,17 @@ STUDENTISED: Final = 4.0 / 6.0 * math.exp(-0.75) / math.sqrt(2.0 * math.pi)
 DECISIONS, UNKNOWN = 2, 3
 """``carried``: decisions, up to a number; the share of them that could not tell their error."""
 _REMEMBERED: Final = 500.0
+"""The number up to which decisions are counted: about so many are remembered."""
 _ENOUGH: Final = 20.0
+"""Decisions from which on their share counts."""
 _COMMON: Final = 0.1
+"""Share of decisions without an error above which no decision has one."""
 _DOMINATED: Final = 0.5
+"""Share of the sum of squared deviations above which one term is most of it."""
 _SECOND_DERIVATIVE: Final = 1.0 / 6.0 / math.sqrt(3.0)
+"""``max |S''|``."""
 _CRUDEST: Final = 0.01
+"""Largest crude error that still says something."""
 _THIRD: Final = 1.0 / 24.0
 """``max |S'''| / 3``."""
 _SECOND: Final = 0.0075
@@ -91,7 +100,7 @@ def unless_dominated(facts, terms, variance, error):  # type: ignore[no-untyped-
 
 
 @jit(f8(vector, f8), borrow=True)
-def unless_others_were(carried, error):  # type: ignore[no-untyped-def]
+def unless_often_unknown(carried, error):  # type: ignore[no-untyped-def]
     """Return ``error`` and keep count of NaN; NaN where a tenth of the decisions had it.
 
     Where rare terms are most of the variance, a decision that met none sees nothing wrong:
@@ -162,8 +171,9 @@ def stopping(facts, terms, variance, sigma, step):  # type: ignore[no-untyped-de
     ``v_i^2 sqrt((k + 2) / n_i)``. It is of order 1 where one check alone is near, and ``-g
     sigma / sqrt(n)`` where many are. The acceptance probability moves by up to a quarter of
     it. What is returned is three fifths larger, for where ``s^2`` is small the terms look less
-    skewed than they are, and takes the nearest check to be up to one
-    standard deviation nearer.
+    skewed than they are, and takes the nearest check to be up to one standard deviation nearer.
+
+    ``variance`` is ``s^2``, and ``step`` the terms between two checks.
     """
     n = facts[COUNT]
     if not variance > 0.0:
@@ -173,7 +183,8 @@ def stopping(facts, terms, variance, sigma, step):  # type: ignore[no-untyped-de
     if n > step:
         near = min(near, abs((n - step) / n * sigma * sigma / variance - 1.0) / relative)
     weight = math.exp(-0.5 * max(0.0, near - 1.0) ** 2)
-    moved = max(0.4 * step, relative * n) / (n + step)
+    moved = max(0.4 * step, relative * n) / (n + step)  # 0.4: phi(0)
+    # 0.4: a quarter, and three fifths more
     return 0.4 * abs(coupling(facts, terms)) * math.sqrt(variance) * moved * weight
 
 

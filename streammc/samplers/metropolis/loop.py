@@ -3,7 +3,10 @@
 A test decides on a proposal from the terms of some units, and may ask for more, or for a sweep:
 the terms of all units. The first units of a decision are drawn ahead, with those of the gradients
 of the proposal. Where others are needed, the loop returns; the kernel gathers their rows, calls
-again, and the same decision goes on. Tests are function pointers (``metropolis.acceptance``).
+again, and the same decision goes on. Tests are function pointers; their terms ``x_j``, the log
+ratio Delta and the arguments ``facts``, ``terms``, ``draws``, ``memory``, ``carried`` and ``reply``
+are those of ``metropolis.acceptance``. Proposals are in the coordinates ``w`` of
+``common.proposals``, ``z = L w``.
 """
 
 from __future__ import annotations
@@ -106,7 +109,8 @@ class Moves(NamedTuple):
     population: int
     """Units of the data set, U."""
     bound: float
-    """B of ``|x_j| <= B max(|delta|, |delta'|)^order |theta' - theta|``; infinite: not known."""
+    """B of ``|x_j| <= B max(|delta|, |delta'|)^order |theta' - theta|``, with delta and delta'
+    position and proposal minus theta_star; infinite: not known."""
     learnt: int
     """Whether warm-up learns the shape of the steps."""
     finite: int
@@ -114,8 +118,9 @@ class Moves(NamedTuple):
     carried: int = 0
     """Whether the estimate at the position is carried, and terms are of the proposal alone."""
     jump: float = 0.0
-    """Variance of Delta over steps whose acceptance rate is the target; with that
-    of two estimates, 2 v, the rate is ``2 Phi(-sqrt(jump + 2 v) / 2)`` (Sherlock et al. 2015)."""
+    """Variance of Delta over steps whose acceptance rate is the target. Where the estimate is
+    carried, with the variance v of each of two estimates, the rate is ``2 Phi(-sqrt(jump + 2 v) /
+    2)`` (Sherlock et al. 2015)."""
 
     @property
     def gradients(self) -> int:
@@ -159,7 +164,7 @@ COUNTS: Final = np.dtype(
 """Where the decision under way stands."""
 VALUES: Final = np.dtype(
     [
-        ("step", np.float64),
+        ("step", np.float64),  # step size
         ("heat", np.float64),  # factor on the temperature, from the replies of the test
         ("temperature", np.float64),  # relative to the final one
         ("ratio", np.float64),  # log Hastings ratio
@@ -184,7 +189,7 @@ class Decision(NamedTuple):
     values: Annotated[Any, types.Array(from_dtype(VALUES), 1, "C")]
     """(1,) of :data:`VALUES`."""
     facts: Vector
-    """What an acceptance test takes and returns: see ``metropolis.acceptance``."""
+    """This and the next five: what an acceptance test takes and returns."""
     terms: Vector
     draws: Vector
     memory: Vector
@@ -198,7 +203,7 @@ class Decision(NamedTuple):
     """(d,) whitened gradient of the log prior at the position."""
     new_slope: Vector
     pull: Vector
-    """(d,) gradient in ``w`` at the position."""
+    """(d,) gradient of the log density in ``w`` at the position."""
     new_pull: Vector
     delta: Vector
     """(d,) position minus theta_star."""
@@ -383,7 +388,7 @@ def propose(link, sums, shared, space, rows, row, rng):  # type: ignore[no-untyp
     eps = values.step
     still = moves.carried == 1 and decision.carried[ESTIMATED] == 0.0
     if still:
-        eps = 0.0  # a step of no length: the position is estimated before anything moves
+        eps = 0.0  # there is no estimate to carry yet: the position itself is proposed, to get one
     values.ratio = 0.0
     if moves.kind == SGHMC:
         _trajectory(link, sums, shared, space, rows, row, eps, rng)
@@ -398,7 +403,7 @@ def propose(link, sums, shared, space, rows, row, rng):  # type: ignore[no-untyp
             decision.new_pull,
         )  # fmt: skip
         values.ratio = langevin_ratio(xi, eps, decision.pull, decision.new_pull)
-    if still:
+    if still:  # such a move keeps the momentum: ``_move`` divides by the step size
         for j in range(xi.shape[0]):
             xi[j] = values.step * decision.momentum[j]
 
@@ -733,8 +738,8 @@ def run(link, sums, decide, shared, space, gathered, batch, rng):  # type: ignor
             _propose(link, sums, shared, space, gathered, batch, rng)
         elif phase == ASK:
             _ask(decide, shared, space, batch)
-            if counts.phase != DRAW:
-                used = gathered.extra_units  # the rest were further terms of this decision
+            if counts.phase != DRAW:  # extra rows that are left were for terms of this decision
+                used = gathered.extra_units
         elif phase == DRAW:
             used = _draw(link, shared, space, gathered, used)
             if used == _EXHAUSTED:

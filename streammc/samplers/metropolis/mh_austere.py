@@ -1,20 +1,22 @@
 """``mh-austere``: sequential t-tests of the mean term, after Korattikara et al. 2014.
 
-A uniform u is drawn first; the proposal is accepted where the mean term exceeds
-``mu_0 = log u - known``. After every ``m`` more terms, drawn without replacement,
+A uniform u is drawn first; the proposal is accepted where the mean mu of the N terms exceeds
+``mu_0 = log u - known``, with ``known`` the part of the log ratio that takes no row
+(``metropolis.acceptance``). After every ``m`` more terms, drawn without replacement, with ``mean``
+and standard deviation ``sd`` of the n so far,
 
-    t = |mean - mu_0| / s,    s = s_l / sqrt(n) sqrt(1 - (n - 1) / (N - 1)),
+    t = |mean - mu_0| / s,    s = sd / sqrt(n) sqrt(1 - (n - 1) / (N - 1)),
 
 and the sequence ends where ``1 - F_{n-1}(t) < epsilon``, F Student's distribution function
 (their Algorithm 1), or, forced, with all N terms, where the decision is exact. What ``m``
 and ``epsilon`` do together is :func:`sequential_test`.
 
-The error of a decision is that of its sequence: the probability, before any term is drawn,
-that a sequence with this ``mu_std`` ends on the wrong side. All terms tell ``mu_std``; a
-sequence that ends before tells a lower limit, by how far t exceeds its threshold by more than
-1/2, and 3. So the mean of errors over decisions is what to compare with the share of wrong
-ones, which it exceeds by little at ``mu_std = 0`` and by much far from there; and forced
-decisions, though right, carry theirs.
+The error of a decision is that of its sequence: the probability, before any term is drawn, that a
+sequence with this ``mu_std`` ends on the wrong side, where ``mu_std`` is the distance ``mu - mu_0``
+in standard errors, see below. All terms tell ``mu_std``. A sequence that ends before tells a lower
+limit, by how much t exceeds the larger of 3 and its threshold plus 1/2. So the mean of errors over
+decisions is what to compare with the share of wrong ones, which it exceeds by little at ``mu_std =
+0`` and by much far from there; and forced decisions, though right, carry theirs.
 
 It assumes normal means. For skewness k there is added ``0.252 x + x^2 / 4``, ``x = |k| /
 sqrt(m)``: twice the largest first Edgeworth term of a Studentised mean, because looks after
@@ -89,12 +91,15 @@ LEAST_STEP: Final = 0.02
 """In ``log tau``: errors within 0.1 % and rows within 0.4 % of those with all looks, measured
 for ``N`` up to 3e5."""
 N_DRIFTS: Final = 96
+"""Values of ``mu_std`` in a table: the K of :func:`drift_grid`."""
 _OVERSHOOT: Final = 0.5825971579390106  # -zeta(1/2) / sqrt(2 pi)
 _RESOLUTION: Final = 2.93  # the middle nodes lie closer than the sd of the shortest step
 _ROOT_HALF: Final = 0.7071067811865476
 _RECIPROCAL_ROOT_2PI: Final = 0.3989422804014327
 _REACH: Final = 8.5
+"""Standard deviations beyond which a normal tail is 0."""
 _NEGLIGIBLE: Final = 1e-14
+"""Probability of having no decision yet that counts as 0."""
 
 
 class SequentialTest(NamedTuple):
@@ -114,7 +119,11 @@ def _upper(x):  # type: ignore[no-untyped-def]
 
 @jit(types.void(i8, i8, f8, f8, vector, vector, vector, vector, vector))
 def _recurse(population, m, threshold, least, nodes, weights, drifts, error, rows):  # type: ignore[no-untyped-def]
-    """Write error and rows used (K,) at ``drifts`` >= 0; nodes and weights on [-1, 1]."""
+    """Write error and rows used (K,) of a sequence at ``drifts`` >= 0 of ``mu_std``.
+
+    ``threshold`` is G, ``least`` the shortest step in ``log tau``; ``nodes`` and ``weights`` are of
+    a quadrature on [-1, 1].
+    """
     n_nodes, n_drifts = nodes.shape[0], drifts.shape[0]
     mass = np.zeros(n_nodes)  # f(z_k) w_k without drift, not yet decided
     after = np.zeros(n_nodes)
@@ -285,7 +294,10 @@ def at_drift(drifts, values, drift):  # type: ignore[no-untyped-def]
 
 @inline
 def _average(table, row, delta, scale):  # type: ignore[no-untyped-def]
-    """Return the error in the probability of acceptance, and expected terms; mu in 1 / scale."""
+    """Return the error in the probability of acceptance, and expected terms, averaged over u.
+
+    ``delta`` is the log ratio from all terms; ``scale`` turns a distance from it into ``mu_std``.
+    """
     drifts, errors, rows = table[DRIFTS], table[row + ERRORS], table[row + ROWS]
     error = used = 0.0
     low = high = math.exp(min(0.0, delta))  # the u that decides
@@ -385,11 +397,14 @@ def pair_table(
 
 
 LEAST_EPSILON: Final = 1e-6
-CHOSEN: Final = 0  # memory: 1 + the pair chosen for this decision; -1: none meets the limit
-SKEWNESS, WEIGHT = range(2)  # carried
-_FORGET: Final = 0.99
+"""Smallest ``epsilon`` that may be given."""
+CHOSEN: Final = 0
+"""``memory``: 1 + the pair chosen for this decision; 0 before, and where none meets the limit."""
+SKEWNESS, WEIGHT = range(2)
+"""``carried``: sums over decisions of terms times skewness, and of terms."""
+_FORGET: Final = 0.99  # of these sums, what a decision leaves of those before it
 _EDGEWORTH: Final = 0.252
-_BEYOND, _SURE = 0.5, 3.0
+_BEYOND, _SURE = 0.5, 3.0  # the 1/2 and the 3 of the lower limit of mu_std
 
 
 @inline
@@ -411,7 +426,10 @@ def student_threshold(normal, n, exact):  # type: ignore[no-untyped-def]
 
 @inline
 def _skewness_term(facts, carried, m, near):  # type: ignore[no-untyped-def]
-    """Add this decision to the running skewness; return its share of the error."""
+    """Add this decision to the running skewness; return what skewness adds to the error.
+
+    ``near`` is ``(t_0 / t)^2``; at most 1.
+    """
     n = facts[COUNT]
     here = 0.0
     if facts[M2] > 0.0:

@@ -17,7 +17,7 @@ same where the data set is much larger than a minibatch.
 
 The arguments of :func:`decide` are those of every acceptance test (``acceptance``). Rows 0 and 1 of
 ``table`` are positions of ``X_corr`` and its distribution function there, row 2 the errors by
-:func:`spread_errors`. ``unless_dominated`` and ``unless_others_were`` replace an error that the
+:func:`spread_errors`. ``unless_dominated`` and ``unless_often_unknown`` replace an error that the
 terms seen cannot tell, since a few rare ones are most of the variance.
 """
 
@@ -59,7 +59,7 @@ from streammc.samplers.metropolis.acceptance import (
     Prepared,
     accepts,
 )
-from streammc.samplers.metropolis.clt import skewness, unless_dominated, unless_others_were
+from streammc.samplers.metropolis.clt import skewness, unless_dominated, unless_often_unknown
 from streammc.samplers.metropolis.correction import (
     Cells,
     Correction,
@@ -237,7 +237,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
     current = int(memory[_NEXT])
     if current == k:
         error = estimated_error(settings, facts, terms, memory, table, size)
-        reply[ERROR] = unless_others_were(carried, error)
+        reply[ERROR] = unless_often_unknown(carried, error)
         reply[FORCED] = 0.0
         reply[VARIANCE] = facts[M2] / (n - 1.0) / size
         reply[USED] = n
@@ -263,7 +263,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
     carried[_AVERAGE] = spread
     carried[_SEEN] = 1.0
     if memory[_STD] >= settings[_LIMIT]:
-        unless_others_were(carried, estimated_error(settings, facts, terms, memory, table, size))
+        unless_often_unknown(carried, estimated_error(settings, facts, terms, memory, table, size))
         return remedied(settings, facts, memory, carried, reply)
     return ask(size, facts, memory, reply)
 

@@ -52,7 +52,7 @@ from streammc.samplers.metropolis.clt import (
     second_order,
     stopping,
     unless_dominated,
-    unless_others_were,
+    unless_often_unknown,
     variance_of_mean,
 )
 from streammc.samplers.metropolis.correction import OPTIMAL, PAPER, correction, draw_correction
@@ -102,7 +102,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
         if memory[_LOOKED] == 0.0:
             # Of the first look: later ones are at what the first has chosen to look at again.
             memory[_LOOKED] = 1.0
-            memory[_CANNOT_TELL] = math.isnan(unless_others_were(carried, error))
+            memory[_CANNOT_TELL] = math.isnan(unless_often_unknown(carried, error))
         if variance < sigma * sigma and (settings[_DELTA] == 0.0 or error <= settings[_DELTA]):
             stopped = stopping(facts, terms, variance, sigma, settings[_STEP])
             room = settings[_TOTAL] - variance

@@ -63,13 +63,17 @@ FULL: Final = "full"
 
 
 DECISION_WARNING: Final = 0.05
+"""Mean error of a decision, in probability, above which a run warns."""
 FORCED_WARNING: Final = 0.1
+"""Share of forced decisions above which a run warns."""
 _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetropolisOptions(Sampler):
     """Options of every sampler with an acceptance test.
+
+    ``unit_rows``, ``certainty`` and ``start`` are described in ``common.options``.
 
     Parameters
     ----------
@@ -286,6 +290,7 @@ ACCEPTANCE: Final = {RANDOM_WALK: (0.234, 0.158), LANGEVIN: (0.574, 0.347)}
 """The best acceptance rates of Metropolis (Roberts and Rosenthal 2001) and of Barker
 (Agrawal, Vats, Latuszynski and Roberts 2023) in many dimensions."""
 _TRAJECTORY: Final = (0.7, 0.43)
+"""The same for ``sghmc``."""
 
 
 def metropolis(
@@ -305,7 +310,7 @@ def metropolis(
     certain = plan.certainty_rows if plan is not None and order >= 0 else np.zeros(0, np.int64)
     population = -(-dataset.n_rows // b)
     rows = sampler.rows_of(dataset.n_rows)
-    m = rows and max(rows // b, 1)
+    m = None if rows is None else max(rows // b, 1)
     if m is None and plan is not None and not sampler.chooses_size:
         m = plan.k
     prepared = sampler.acceptance_test(population, m)
@@ -320,7 +325,7 @@ def metropolis(
     target = sampler.target_acceptance
     if target is None:
         target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(prepared.barker)]
-    first, spread, modes = _starts(sampler, cv, base)
+    start, spread, modes = _starts(sampler, cv, base)
     check = None if cv.certificate.passes else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
@@ -338,24 +343,24 @@ def metropolis(
         source=dataset.rows(),
         constrain=model.constrain,
         moves=Moves(
-            PROPOSALS.index(sampler.proposal),
-            sampler.n_steps,
-            float(sampler.friction),
-            k,
-            min(prepared.first, population) if not prepared.replace else prepared.first,
-            population,
-            np.inf if bound is None else float(bound),
-            int(sampler.covariance in (DIAGONAL, FULL)),
-            int(not prepared.replace),
-            int(prepared.carries),
-            float(4.0 * ndtri(target / 2.0) ** 2),
+            kind=PROPOSALS.index(sampler.proposal),
+            n_steps=sampler.n_steps,
+            friction=float(sampler.friction),
+            gradient_units=k,
+            first_units=prepared.first if prepared.replace else min(prepared.first, population),
+            population=population,
+            bound=np.inf if bound is None else float(bound),
+            learnt=int(sampler.covariance in (DIAGONAL, FULL)),
+            finite=int(not prepared.replace),
+            carried=int(prepared.carries),
+            jump=float(4.0 * ndtri(target / 2.0) ** 2),
         ),
         step_size=sampler.step_size,
         target_acceptance=float(target),
         schedule=schedule,
         implied=sampler.implied_temperature(dataset.n_rows),
         shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
-        first=first,
+        first=start,
         spread=spread,
         modes=modes,
         check=check,
@@ -377,13 +382,13 @@ def _base(
         cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
         np.ascontiguousarray(cv.hessian) if order == 2 else np.zeros((0, 0)),
         np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)),
-        model.prior_table(cv.labels),
-        model.constants,
-        model.n_linear,
-        order,
-        b,
-        estimate_factor,
-        0.0,
+        prior=model.prior_table(cv.labels),
+        constants=model.constants,
+        n_linear=model.n_linear,
+        order=order,
+        unit_rows=b,
+        estimate_factor=estimate_factor,
+        variance_factor=0.0,
     )
 
 

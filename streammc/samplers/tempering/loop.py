@@ -1,4 +1,9 @@
-"""The compiled loop of parallel tempering: inner kernels, swaps, what is counted and recorded."""
+"""The compiled loop of parallel tempering: inner kernels, swaps, what is counted and recorded.
+
+The density of level m is ``h_m = p(X_m|theta)^power_m p(theta)^prior_power_m`` (``ladder.Ladder``),
+with ``X_m`` its rows. They are rows ``ladder.lo[m]`` to ``ladder.hi[m]`` of ``Ensemble.full``, all
+rows, or of ``Ensemble.own``, where levels above 0 have rows of their own.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +57,9 @@ from streammc.samplers.tempering.ladder import (
 #
 #     log h_{m-1}(theta_b) h_m(theta_a) - log h_{m-1}(theta_a) h_m(theta_b)
 #
-# (van de Meent et al. 2014, eq. 2). With powers of one likelihood it is made of what both
-# replicas know. Rows of their own must be evaluated: where every subset is the first part of
-# one order of all rows, only those that level m - 1 has and level m has not.
+# (van de Meent et al. 2014, eq. 2). With powers of one likelihood it follows from the
+# log-likelihoods that both replicas have. Rows of their own must be evaluated: where every subset
+# is the first part of one order of all rows, only those that level m - 1 has and level m has not.
 
 
 SAME_ROWS, SEPARATE, PREFIXES = range(3)
@@ -90,9 +95,9 @@ def allocate_places(n: int) -> Places:
 def _of_powers(ladder, m, scalars, a, b):  # type: ignore[no-untyped-def]
     """Return the log ratio where both levels are powers of one likelihood."""
     total = 0.0
-    # Levels alike in a power do not look: infinity times 0 is not a number.
+    # A difference of 0 is left out: times an infinite change it would be no number.
     if ladder.power[m - 1] != ladder.power[m]:
-        # A level of power 0 may be where the likelihood is 0.
+        # The log-likelihood of a replica at a level of power 0 may be -inf.
         change = scalars[b, LOG_LIK] - scalars[a, LOG_LIK]
         total += (ladder.power[m - 1] - ladder.power[m]) * change
     if ladder.prior_power[m - 1] != ladder.prior_power[m]:
@@ -206,7 +211,7 @@ def due(schedule, levels, m, iteration):  # type: ignore[no-untyped-def]
 
 order_matrix: Any = types.Array(i8, 2, "C")
 OFFSETS = 2
-"""Uniform numbers of a level before those that accept."""
+"""Uniform numbers of a level that say where its runs of rows begin, before those that accept."""
 
 
 class Candidates(NamedTuple):
@@ -282,9 +287,9 @@ def _exchange_rows(held, i, j):  # type: ignore[no-untyped-def]
 
 @inline
 def _take_rows(ensemble, subsets, order, place, i, j):  # type: ignore[no-untyped-def]
-    """Let the rows of a level follow an exchange of the places ``i`` and ``j`` of ``order``.
+    """Exchange rows of ``ensemble.own`` after the entries ``i`` and ``j`` of ``order`` were.
 
-    ``place`` is that of the row in the table of the levels.
+    ``i`` is in the subset, ``j`` outside; the row of entry ``i`` stands at ``place`` of the table.
     """
     full, own = ensemble.full, ensemble.own
     if own.joint == 1:

@@ -176,7 +176,7 @@ def test_design_effect_is_one_when_shuffled_and_large_when_sorted():
     d = pilot.values.reshape(N_DRAWS, -1)[:, :60_000]
     whole = np.pad(d, ((0, 0), (0, 32))).reshape(N_DRAWS, -1, 64).sum(axis=2)
     expected = np.median(whole.var(axis=1) / (64 * d.var(axis=1)))
-    assert pilot.design_effect(64) == pytest.approx(expected, rel=1e-5)
+    assert pilot.variance_ratio(64) == pytest.approx(expected, rel=1e-5)
     full = d[:, : 937 * 64].reshape(N_DRAWS, -1, 64).sum(axis=2)
     expected = np.median(full.var(axis=1) / (64 * d.var(axis=1)))
     assert pilot.deff(64) == pytest.approx(expected, rel=0.01)

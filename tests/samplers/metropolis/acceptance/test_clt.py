@@ -133,20 +133,20 @@ def test_a_dominating_term_leaves_no_estimate_unless_the_variance_is_small() -> 
 def test_error_is_unknown_after_many_decisions_of_unknown_error() -> None:
     carried = np.zeros(N_CARRIED)
     for _ in range(40):
-        assert clt.unless_others_were(carried, 0.01) == 0.01
+        assert clt.unless_often_unknown(carried, 0.01) == 0.01
     for _ in range(6):
-        assert np.isnan(clt.unless_others_were(carried, np.nan))
-    assert np.isnan(clt.unless_others_were(carried, 0.01))
+        assert np.isnan(clt.unless_often_unknown(carried, np.nan))
+    assert np.isnan(clt.unless_often_unknown(carried, 0.01))
     for _ in range(100):
-        last = clt.unless_others_were(carried, 0.01)
+        last = clt.unless_often_unknown(carried, 0.01)
     assert last == 0.01
 
 
 def test_twenty_decisions_are_enough_to_know_that_errors_are_unknown() -> None:
     carried = np.zeros(N_CARRIED)
-    assert all(np.isnan(clt.unless_others_were(carried, np.nan)) for _ in range(4))
-    assert all(clt.unless_others_were(carried, 0.01) == 0.01 for _ in range(15))
-    assert np.isnan(clt.unless_others_were(carried, 0.01))
+    assert all(np.isnan(clt.unless_often_unknown(carried, np.nan)) for _ in range(4))
+    assert all(clt.unless_often_unknown(carried, 0.01) == 0.01 for _ in range(15))
+    assert np.isnan(clt.unless_often_unknown(carried, 0.01))
 
 
 def test_equal_terms_are_no_division_by_zero() -> None:
