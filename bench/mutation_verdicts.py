@@ -17,6 +17,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     "streammc/samplers/metropolis/correction.py: for tolerance in (1e-10, 1e-7):  # below sigma = 0.5 the first is not always reached => for tolerance in (1e-10, 1.0099999999999999e-07):  # below sigma = 0.5 the first is not always reached": "the same vertex: at `sigma` 0.3, 0.4 and 0.45 the cells have the same bits",
     "streammc/samplers/metropolis/options.py: np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)), => np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 1)),": "an empty matrix: only its number of rows is read",
     "streammc/samplers/tempering/transition_kernel.py: rows = np.zeros(len(self.own.y), dtype=np.int64) => rows = np.ones(len(self.own.y), dtype=np.int64)": "scratch: `choose` writes the row of every place before it is read",
+    "streammc/likelihood/target.py: soft_bound: float = 0.0 => soft_bound: float = 1.0": "the default is for the difference estimator, which has no bound; where there are factors it is given",
+    "streammc/samplers/tempering/kernel.py: self._tuned = True => self._tuned = False": "step sizes are settled once, before the first draw, and only warm-up tunes them",
+    "streammc/samplers/tempering/loop.py (2): total = 0.0 => total = 1.0": "only differences of it are used, of whole numbers",
+    "streammc/samplers/tempering/parallel_kernel.py: if adapting and round_end(self.iteration - 1) == self.iteration: => if adapting and round_end(self.iteration - 2) == self.iteration:": "a round of warm-up has 25 iterations or more: its last two are of the same round",
 }
 """Changes without any effect on a result, with the reason."""
 TESTS: Final[dict[str, str]] = {
@@ -26,7 +30,7 @@ TESTS: Final[dict[str, str]] = {
     "streammc/likelihood/remainder_pass.py: h = 1 + p => h = 1 - p": "tests/likelihood/test_tiles.py::test_sums_of_remainders_of_several_predictors_are_those_of_their_expansion",
     "streammc/likelihood/remainder_pass.py: half = 0.5 if a == b else 1.0 => half = 0.5 if a == b else 1.01": "tests/likelihood/test_tiles.py::test_sums_of_remainders_of_several_predictors_are_those_of_their_expansion",
     "streammc/likelihood/remainder_pass.py: value[i] -= half * expansion[h, i] * step[a, i] * step[b, i] => value[i] -= half / expansion[h, i] * step[a, i] * step[b, i]": "tests/likelihood/test_tiles.py::test_sums_of_remainders_of_several_predictors_are_those_of_their_expansion",
-    "streammc/likelihood/remainder_pass.py: padded = -(-draws // 4) * 4 => padded = -(-draws // 4) * 3": "tests/likelihood/test_tiles.py::test_sums_of_remainders_over_several_tiles_are_those_of_rows",
+    "streammc/likelihood/remainder_pass.py: padded = -(-draws // 4) * 4 => padded = -(-draws // 4) * 3": "tests/likelihood/test_tiles.py::test_sums_of_remainders_over_several_tiles_are_those_of_rows[1048576-8--1.0-1]",
     "streammc/samplers/metropolis/acceptance.py: return math.log(u) < delta => return math.log1p(u) < delta": "tests/samplers/metropolis/acceptance/test_moments.py::test_a_uniform_accepts_the_differences_above_its_logarithm_or_its_logit",
     "streammc/samplers/metropolis/clt.py: if carried[DECISIONS] >= _ENOUGH and carried[UNKNOWN] > _COMMON: => if carried[DECISIONS] > _ENOUGH and carried[UNKNOWN] > _COMMON:": "tests/samplers/metropolis/acceptance/test_clt.py::test_twenty_decisions_are_enough_to_know_that_errors_are_unknown",
     "streammc/samplers/metropolis/mint.py: THIRD_ORDER_WARNING: Final = 0.1 => THIRD_ORDER_WARNING: Final = 1.1": "tests/samplers/metropolis/test_mint.py::test_estimates_whose_skewness_moves_the_density_by_a_tenth_are_told",
@@ -72,5 +76,19 @@ TESTS: Final[dict[str, str]] = {
     "streammc/samplers/importance/weighing.py: shifts = z @ cv.factor.T => shifts = z * cv.factor.T": "tests/samplers/importance/test_laplace.py",
     "streammc/samplers/common/proposals.py (2): for i in range(d): => for i in range(d - 1):": "tests/samplers/common/test_explorers.py::test_the_prior_has_its_gradient_in_the_coordinates_of_the_position",
     "streammc/samplers/metropolis/mh_minibatch.py: error = left * error + second_order(facts, terms, variance) => error = left * error - second_order(facts, terms, variance)": "tests/samplers/metropolis/test_mh_minibatch.py::test_the_error_of_a_skewed_decision_has_the_term_of_second_order",
+    "streammc/likelihood/target.py: noisy = base.noise.shape[0] > 0 => noisy = base.noise.shape[0] > 1": "tests/samplers/hamiltonian/test_group_target.py::test_the_gradient_is_that_of_the_density_in_the_marginal_precision",
+    "streammc/likelihood/target.py (7): for i in range(d): => for i in range(d - 1):": "tests/samplers/hamiltonian/test_group_target.py::test_the_gradient_is_that_of_the_density_in_the_marginal_precision",
+    "streammc/numerics/prior.py: SMOOTH_LOG_UNIFORM: Final = 13 => SMOOTH_LOG_UNIFORM: Final = 12": "tests/numerics/test_prior.py::test_a_smooth_uniform_prior_falls_to_0_at_its_ends",
+    "streammc/samplers/common/options.py: build.__doc__ = completed(signature, [*bases, _SHARED], _RAISES) => build.__doc__ = completed(signature, _RAISES, [*bases, _SHARED])": "tests/samplers/common/test_builders.py::test_help_composes_the_options_of_all_bases",
+    "streammc/samplers/equi_energy/problem.py: sampler.sizes(dataset.n_rows) => pass": "tests/samplers/equi_energy/test_equi_energy.py::test_ladder_of_more_levels_than_rows_is_refused_before_a_chain_begins",
+    "streammc/samplers/hamiltonian/problem.py: factor[j] = factor[:, j] = 0.0 => pass": "tests/control_variates/test_group_coordinates.py::test_around_tau_0_the_density_is_the_same_on_both_sides",
+    'streammc/samplers/hamiltonian/problem.py: "log_lik_variance_mean": float(np.mean(kept.variance)), => "log_lik_variance_mean": float(np.sum(kept.variance)),': "tests/samplers/hamiltonian/test_preparation.py::test_a_short_run_says_the_mean_variance_of_its_estimates",
+    'streammc/samplers/metropolis/loop.py: ("swept_total", np.float64),  # those of the units swept => ("swept_total", np.float32),  # those of the units swept': "tests/samplers/metropolis/test_metropolis_loop.py::test_a_rejected_proposal_leaves_the_log_density_where_it_was",
+    "streammc/samplers/stochastic_gradient/kernel.py: point.z[:] = z if problem.spread is None else problem.spread @ z => point.z[:] = z if problem.spread is None else problem.spread * z": "tests/samplers/stochastic_gradient/test_stochastic_gradient.py::test_chains_start_with_the_spread_of_the_posterior_where_positions_have_another_scale",
+    "streammc/samplers/stochastic_gradient/problem.py: longest = 4.0 / float(at.curvature.max()) => longest = 4.0 * float(at.curvature.max())": "tests/samplers/stochastic_gradient/test_stationary.py::test_without_a_preconditioner_steps_are_as_long_as_the_posterior_is_wide",
+    "streammc/samplers/tempering/loop.py: tallies[m, PROPOSED] += 1.0 => tallies[m, PROPOSED] = 1.0": "tests/samplers/tempering/test_parallel.py::test_every_pair_is_proposed_each_iteration_or_every_second_one",
+    "streammc/samplers/tempering/options.py: parallel: ClassVar[bool] = False => parallel: ClassVar[bool] = True": "tests/samplers/tempering/test_preparation.py::test_a_sampler_makes_its_own_moves_over_the_levels_that_are_given",
+    "streammc/samplers/tempering/parallel_kernel.py (2): self._take_rows() => pass": "tests/samplers/tempering/test_parallel.py::test_rows_of_independent_subsets_follow_the_ladder",
+    "streammc/samplers/tempering/parallel_kernel.py: if math.isnan(constant): => if (not (math.isnan(constant))):": "tests/samplers/tempering/test_parallel.py::test_the_normalising_constant_has_what_the_likelihood_leaves_out_where_that_is_known",
 }
 """Changes that a test was written or found for, with the test, as ``path::name``."""
