@@ -111,7 +111,7 @@ class Logistic(LinearModel):
     mean = staticmethod(mean_chance)
     parameters = (predictor(exponential="odds ratio"),)
     analytic: ClassVar[bool] = True
-    third_derivative: ClassVar[Any] = third_derivative
+    third_derivative: ClassVar[Any] = staticmethod(third_derivative)
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, _LARGEST_THIRD)
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:

@@ -86,7 +86,7 @@ class Probit(LinearModel):
     link_kernel: ClassVar[Any] = link
     response_fault = staticmethod(binary_fault)
     analytic: ClassVar[bool] = True
-    third_derivative: ClassVar[Any] = third_derivative
+    third_derivative: ClassVar[Any] = staticmethod(third_derivative)
 
     def mean(self, eta: Matrix) -> Vector:
         """Return ``Phi(eta)``, P(y = 1), per column of ``eta`` (1, m)."""

@@ -70,7 +70,7 @@ class Binomial(LinearModel):
     mean = staticmethod(mean_chance)
     parameters = (predictor(exponential="odds ratio"),)
     analytic: ClassVar[bool] = True
-    third_derivative: ClassVar[Any] = third_derivative
+    third_derivative: ClassVar[Any] = staticmethod(third_derivative)
     takes_trials: ClassVar[bool] = True
 
     def log_constant(self, y: Vector, trials: Vector) -> float | None:

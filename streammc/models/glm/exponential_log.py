@@ -75,7 +75,7 @@ class Exponential(LinearModel):
     parameters = (predictor(exponential="mean ratio"),)
     mean = staticmethod(exponential_mean)
     analytic: ClassVar[bool] = True
-    third_derivative: ClassVar[Any] = third_derivative
+    third_derivative: ClassVar[Any] = staticmethod(third_derivative)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite or below 0."""

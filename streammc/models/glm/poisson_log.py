@@ -78,7 +78,7 @@ class Poisson(LinearModel):
     response_fault = staticmethod(count_fault)
     parameters = (predictor(exponential="rate ratio"),)
     analytic: ClassVar[bool] = True
-    third_derivative: ClassVar[Any] = third_derivative
+    third_derivative: ClassVar[Any] = staticmethod(third_derivative)
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (1, m); rates are capped at 1e18."""
