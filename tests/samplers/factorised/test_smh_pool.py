@@ -1,0 +1,59 @@
+"""Reads of ``smh``: which rows stay in memory, and how often the others are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streammc.models import logistic
+from streammc.priors import normal
+from streammc.protocols import RowBlock, Rows
+from streammc.samplers.factorised import pool
+
+N, RADIUS = 30, 5.0
+
+
+def read(monkeypatch, rate=200.0):
+    """Return rows, their bounds and what a read keeps of them, in pieces of seven rows."""
+    monkeypatch.setattr(pool, "_SLICE", 7)
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(N), rng.normal(size=N)]
+    rows = Rows(X, (rng.random(N) < 0.5).astype(float), 0.1 * rng.normal(size=N), np.ones(N))
+    at = pool.Whitening(logistic(prior=normal(2.0)), np.array([0.2, -0.4]), 0.3 * np.eye(2))
+    bound = pool.bounds(at, RADIUS, rows).bound
+    plan = pool.PoolPlan(RADIUS, float(np.median(bound)), rate, 0.0, 0.0, 0.0)
+    task = pool.PoolTask(at, plan, seed=1, chains=2, first=3, last=5)
+    return rows, bound, plan, task.map(RowBlock(0, 0, *rows))
+
+
+def test_rows_with_large_bounds_stay_in_memory_and_the_others_are_drawn(monkeypatch):
+    rows, bound, plan, found = read(monkeypatch)
+    large = bound >= plan.threshold
+    (certain,) = found.certain
+    np.testing.assert_array_equal(rows.y[large], certain.y)
+    np.testing.assert_array_equal(bound[large], certain.bound)
+    assert bound[~large].sum() == pytest.approx(found.total.sum(), rel=1e-14)
+    assert [(0, 3), (0, 4), (1, 3), (1, 4)] == sorted(found.sheets)
+    for parts in found.sheets.values():
+        assert set(np.concatenate([part.bound for part in parts])) <= set(bound[~large])
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_rows_are_drawn_in_proportion_to_their_bounds(monkeypatch, power):
+    """A Poisson number of each; proportions to another power of the bounds are caught."""
+    rate = 1e6
+    _, bound, plan, found = read(monkeypatch, rate)
+    drawn = np.concatenate([part.bound for parts in found.sheets.values() for part in parts])
+    small = np.sort(bound[bound < plan.threshold])
+    count = np.array([(drawn == each).sum() for each in small])
+    expected = small**power
+    expected *= 4 * rate * small.sum() / expected.sum()
+    p = stats.chi2.sf(((count - expected) ** 2 / expected).sum(), len(small))
+    assert (p > 1e-5) == (power == 1.0)
+
+
+def test_the_radius_holds_all_but_a_small_mass_of_a_gaussian_around_its_centre():
+    alone = pool.needed_radius(np.zeros(3))
+    assert pool.OUTSIDE == pytest.approx(stats.chi2.sf(alone**2, 3), rel=1e-9)
+    assert 5.0 + alone == pytest.approx(pool.needed_radius(np.array([3.0, 0.0, -4.0])))
