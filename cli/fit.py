@@ -33,15 +33,17 @@ def fit(ctx: click.Context, settings: FitSettings) -> int:
     require_apart(settings.output, [*settings.table, *([settings.store] if settings.store else [])])
 
     def opened(model: Any, sampler: Any) -> Any:
-        in_order = sampler is not None and not sampler.needs_rows(model)
-        return rows_of_tables(ctx.obj, settings, in_order)
+        if sampler is not None:
+            sampler.check_model(model)
+        return rows_of_tables(ctx.obj, settings, model, sampler)
 
     return sampled(ctx, settings, opened)
 
 
-def rows_of_tables(output: Output, settings: FitSettings, in_order: bool) -> Any:
+def rows_of_tables(output: Output, settings: FitSettings, model: Any, sampler: Any) -> Any:
     """Return the rows of the tables: in the store, made if need be, in memory, or in order."""
     from streammc.cli.ingest import made_store
+    from streammc.runs.setup import refuse_in_order
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
     from streammc.stores.ingest.ingestion import rows_of
     from streammc.stores.store import open_store
@@ -54,7 +56,14 @@ def rows_of_tables(output: Output, settings: FitSettings, in_order: bool) -> Any
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         made = as_in(IngestOptions(**options), None)
-        data = rows_of(list(settings.table), made, None, overwrite=False, in_order=in_order)
+        data = rows_of(
+            list(settings.table),
+            made,
+            None,
+            overwrite=False,
+            in_order=sampler is not None and not sampler.needs_rows(model),
+            refuse_in_order=lambda: refuse_in_order(model, sampler),
+        )
     for each in caught:
         output.warn(str(each.message))
     return data

@@ -94,6 +94,7 @@ def fit(call: FitCall) -> xarray.DataTree:
     ['Intercept', 'x']
     """
     from streammc.runs.interactive import sample
+    from streammc.runs.setup import refuse_in_order
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
     from streammc.stores.ingest.ingestion import rows_of
 
@@ -111,6 +112,8 @@ def fit(call: FitCall) -> xarray.DataTree:
         )
     if isinstance(sampler, str):
         sampler = None if sampler == "auto" else registry.sampler(sampler)()
+    if sampler is not None:
+        sampler.check_model(model)
     table = values_of(call, ColumnOptions)
     del table["seed"]  # that of the run, and not of the shuffle
     options = as_in(IngestOptions(**table, formula=call.formula), None)
@@ -121,6 +124,7 @@ def fit(call: FitCall) -> xarray.DataTree:
         overwrite=call.overwrite,
         depth=5,
         in_order=sampler is not None and not sampler.needs_rows(model),
+        refuse_in_order=lambda: refuse_in_order(model, sampler),
     )
     run = values_of(call, RunArguments)
     return sample(store, model, sampler=sampler, **run)

@@ -293,13 +293,15 @@ def rows_of(
     depth: int = 4,
     keep: bool = False,
     in_order: bool = False,
+    refuse_in_order: Callable[[], None] = lambda: None,
 ) -> Store | MemoryStore | StreamedTable:
     """Return the rows of a table in a new store, or without ``path`` in memory if they fit.
 
     Rows that need more than half of the available memory are read from the table whenever they are
     needed, unless ``keep`` is true; those of over 256 MB too, where ``in_order`` says that no more
-    is asked of them. Cells are made where the options do not say otherwise, and kept in memory,
-    unless they do not fit. Warnings name the line ``depth`` calls above.
+    is asked of them. ``refuse_in_order`` may raise before. Cells are made where the options do not
+    say otherwise, and kept in memory, unless they do not fit. Warnings name the line ``depth``
+    calls above.
     """
     if options.cells is None and path is None and not keep:
         options = replace(options, cells="auto")
@@ -326,6 +328,7 @@ def rows_of(
         streamed = not keep and rows * row_bytes > most
         store: MemoryStore | StreamedTable
         if streamed:
+            refuse_in_order()
             from streammc.stores.ingest.streamed_table import StreamedTable  # loads the compiler
 
             store = StreamedTable(prepared, folder)

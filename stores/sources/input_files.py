@@ -79,6 +79,11 @@ def input_files(path: str | bytes) -> list[InputFile]:
     try:
         mode = os.stat(text).st_mode
     except (FileNotFoundError, NotADirectoryError):
+        if text == "-":
+            raise DataError(
+                "expected a file, found '-', the standard input, which can be read only once: save "
+                "it as a file"
+            ) from None
         if not _PATTERN.search(text):
             raise
         return _matching(text)

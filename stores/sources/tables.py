@@ -330,6 +330,8 @@ def memory_source(item: Any) -> Source:
 
 def _remedy(item: Any) -> str:
     """Return the advice for an object that is not a table."""
+    if isinstance(item, Iterator):  # also a file that is open
+        return "it can be read only once, save it as a file or collect it in a table"
     module = type(item).__module__.partition(".")[0]
     if module.startswith("dask"):
         return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"

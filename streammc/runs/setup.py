@@ -163,7 +163,8 @@ def chosen(request: RunRequest) -> Setup:
     """
     if request.sampler is not None:
         _refuse_factors(request.sampler, request.model)
-        _refuse_rows(request.sampler, request)
+        if request.dataset.sequential:
+            refuse_in_order(request.model, request.sampler)
         return request.sampler.prepare(request, "")
     options = request.sampler_options
     shared = {name: each for name, each in options.items() if name in _options_of("hmc")}
@@ -193,11 +194,8 @@ def _automatic_setup(request: RunRequest) -> Setup:
         return _automatic("pt", options).prepare(request, reason)
     sufficient = request.model.exact_sums is not None
     if request.dataset.sequential and not sufficient:
+        refuse_in_order(request.model, None)
         smh = _automatic("smh", options)
-        try:
-            smh.check_model(request.model)
-        except ConfigError as error:
-            raise RefusedError(f"{error}; these need a store, {STORE}") from None
         reason = "smh, because the table is only read in order: exact, from one more read"
         return smh.prepare(request, reason)
     request = replace(request, control_variates=control_variates(request))
@@ -251,13 +249,18 @@ STORE: Final = "make one with --store NAME.zarr, in Python store="
 """Advice where rows are needed out of their order."""
 
 
-def _refuse_rows(sampler: Sampler, request: RunRequest) -> None:
-    """Raise RefusedError where a table is only read in order and the sampler needs its rows."""
-    if request.dataset.sequential and sampler.needs_rows(request.model):
+def refuse_in_order(model: Model, sampler: Sampler | None) -> None:
+    """Raise RefusedError where a model and sampler need the rows of a table out of their order."""
+    if sampler is not None and sampler.needs_rows(model):
         raise RefusedError(
             f"expected smh for a table that is read in order, found {sampler.name}, which needs "
             f"rows at random: {STORE}, or use smh"
         )
+    if sampler is None and model.joint is None and model.exact_sums is None:
+        try:
+            builder("smh")().check_model(model)
+        except ConfigError as error:
+            raise RefusedError(f"{error}; these need a store, {STORE}") from None
 
 
 def makes_passes(model: Model, sampler: Sampler | None) -> bool:

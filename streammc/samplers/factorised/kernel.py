@@ -109,6 +109,7 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
             "are always evaluated"
         )
         if made is None:
+            first_read(at, plan, request)  # refused before the run is made
             read = {"rows_read": n, "bytes_read": n * request.dataset.rows().row_bytes}
             cv = replace(cv, certificate=cv.certificate.plus(passes=1, **read))
     arrays = {"pool_plan": np.array(plan), "pool_factor": at.factor}

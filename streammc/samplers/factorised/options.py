@@ -84,7 +84,7 @@ class ScalableMetropolis(Sampler):
 
     def check_model(self, model: Model) -> None:
         """Raise ConfigError where the remainders of rows have no known bound."""
-        if model.exact_sums is not None:
+        if model.exact_sums is not None or model.joint is not None:  # joint: no pass adds it up
             return
         p = model.n_linear + model.n_scalar
         if p != 1 or model.third_derivative is None:

@@ -243,11 +243,12 @@ def first_read(at: Whitening, plan: PoolPlan, request: RunRequest) -> PoolTask:
     sheet_bytes, memory = row_bytes * plan.sheet_rows * chains, _MEMORY * memory_limit()
     fit = int((memory - row_bytes * plan.certain) / sheet_bytes)
     if fit < 1:
-        needed = 1e-9 * (sheet_bytes + row_bytes * plan.certain)
+        needed = 1e-6 * (sheet_bytes + row_bytes * plan.certain)
         raise OutOfMemoryError(
-            f"expected at most {1e-9 * memory:.1f} GB of rows in memory for smh, found "
-            f"{needed:.1f} GB for {plan.certain + plan.drawn:,.0f} rows an iteration: use "
-            "hmc-ecs"
+            f"expected at most {1e-6 * memory:,.1f} MB of rows in memory for smh, found "
+            f"{needed:,.1f} MB for {plan.certain + plan.drawn:,.0f} rows an iteration of each of "
+            f"{chains} chains: use fewer chains; or hmc-ecs, from a store, --store NAME.zarr, in "
+            "Python store="
         )
     wanted = math.ceil(1.1 * plan.drawn * iterations / plan.sheet_rows) if plan.drawn else 1
     return PoolTask(at, plan, request.stream_seed, chains, 0, min(max(wanted, 1), fit))

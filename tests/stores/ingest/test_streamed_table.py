@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streammc
-from streammc.errors import ConfigError, DataError, RefusedError
+from streammc.errors import ConfigError, DataError, RefusedError, StreammcError
 from streammc.protocols import Rows
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, laplace, smh
@@ -192,6 +192,52 @@ def test_a_table_that_changes_between_reads_is_an_error(parquet, columns):
     columns["age"][17] += 1.0
     pq.write_table(pa.table(columns), parquet, row_group_size=700)
     with pytest.raises(DataError, match=r"expected .*t\.parquet' to stay as it is"):
+        streammc.sample(data, streammc.models.logistic(), **SIZES)
+
+
+def touched(path):
+    os.utime(path)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def removed(path):
+    path.unlink()
+
+
+def another_value(path):
+    """Another number in place of one, with the size and the time of before."""
+    before, table = path.stat(), pq.read_table(path)
+    other = table.set_column(0, "age", pa.array(table["age"].to_numpy() + 1.0))
+    pq.write_table(other, path, **PLAIN)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+CHANGES = {
+    touched: r"expected .*/b\.parquet' to stay as it is .* another modification time",
+    cut: r"expected .*/b\.parquet' to stay as it is .* another size",
+    removed: r"expected a file at .*/b\.parquet', found nothing",
+    another_value: r"expected the rows of the first read of .*, found others",
+}
+
+
+@pytest.mark.parametrize("named", ["pattern", "folders"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_of_several_that_changes_between_reads_is_an_error(change, named, columns, tmp_path):
+    whole = pa.table(columns)
+    for part, name in enumerate("abc"):
+        folder = tmp_path / f"part={name}" if named == "folders" else tmp_path
+        folder.mkdir(exist_ok=True)
+        rows = whole.slice(part * N // 3, N // 3)
+        pq.write_table(rows, folder / f"{name}.parquet", **PLAIN)
+    table = tmp_path if named == "folders" else tmp_path / "*.parquet"
+    data = streamed(table, formula=FORMULA)
+    change(next(tmp_path.rglob("b.parquet")))
+    with pytest.raises(StreammcError, match=CHANGES[change]):
         streammc.sample(data, streammc.models.logistic(), **SIZES)
 
 

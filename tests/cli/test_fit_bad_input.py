@@ -1,0 +1,130 @@
+"""What ``fit`` cannot do is refused in one line, before the long read, by command and in Python."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import streammc as command
+
+import streammc
+from streammc.errors import StreammcError
+from streammc.priors import flat, uniform
+from streammc.samplers.factorised import pool
+from streammc.stores.ingest import ingestion
+from streammc.stores.ingest.streamed_table import StreamedTable
+
+SIZES = {"draws": 200, "warmup": 200, "chains": 2, "seed": 1}
+FLAGS = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
+N = 3000
+
+
+@pytest.fixture
+def columns():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=N)
+    y = (rng.logistic(size=N) < x).astype(int)
+    return {"x": x, "twice": 2.0 * x, "y": y, "apart": (x > 0.0).astype(int), "z": np.exp(x)}
+
+
+@pytest.fixture
+def path(columns, tmp_path):
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Let nothing fit in memory; return the list of reads that drew rows for chains."""
+    monkeypatch.setattr(ingestion, "available_memory", lambda: 2000)
+    reads, reduce = [], StreamedTable.reduce
+
+    def counted(self, task, **options):
+        reads.append(task)
+        return reduce(self, task, **options)
+
+    monkeypatch.setattr(StreamedTable, "reduce", counted)
+    return reads
+
+
+STORE = r"--store NAME\.zarr, in Python store="
+REFUSED = {
+    "a family without a bound": ("z ~ x", "gamma", {}, rf"bounded third derivative .* {STORE}"),
+    "a named sampler without a bound": (
+        "z ~ x", "gamma", {"sampler": "smh"}, "bounded third derivative .* use hmc-ecs, or hmc",
+    ),
+    "a sampler of rows at random": ("y ~ x", "logistic", {"sampler": "hmc"}, rf"hmc, .* {STORE}"),
+    "no curvature": ("y ~ x + twice", "logistic", {"prior": flat()}, r"a mode.* proper prior"),
+    "an improper posterior": ("apart ~ x", "logistic", {"prior": flat()}, r"a mode.* proper prior"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_smh_cannot_sample_is_refused_before_rows_are_drawn(case, path, drawn, tmp_path):
+    formula, family, options, said = REFUSED[case]
+    run = tmp_path / "run"
+    with pytest.raises(StreammcError, match=said) as refused:
+        streammc.fit(path, formula, family, path=run, **options, **SIZES)
+    assert "\n" not in str(refused.value)
+    words = ["--sampler", options["sampler"]] if "sampler" in options else []
+    words += ["--prior", "flat()"] if "prior" in options else []
+    done = command("fit", path, "-o", run, "--formula", formula, "--model", family, *words, *FLAGS)
+    assert done.code == refused.value.exit_code
+    assert str(refused.value) in done.err
+    assert "PoolTask" not in repr(drawn)
+    assert len(drawn) == 0 or "prior" in options
+    assert not run.exists()
+
+
+def test_a_prior_that_no_gaussian_approximates_is_refused_before_the_run_is_made(
+    path, drawn, tmp_path
+):
+    with pytest.raises(StreammcError, match=r"too far from normal for smh; use hmc-ecs, or hmc"):
+        streammc.fit(
+            path, "y ~ x", "logistic", prior=uniform(-0.8, 0.8), path=tmp_path / "run", **SIZES
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("sampler", ["auto", "smh"])
+def test_a_pool_too_small_for_an_iteration_is_refused_before_the_run_is_made(
+    sampler, path, drawn, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pool, "memory_limit", lambda: 10_000)
+    run = tmp_path / "run"
+    with pytest.raises(StreammcError, match=rf"MB of rows .* use fewer chains; or .* {STORE}"):
+        streammc.fit(path, "y ~ x", "logistic", path=run, sampler=sampler, **SIZES)
+    words = ("--formula", "y ~ x", "--model", "logistic", "--sampler", sampler, *FLAGS)
+    done = command("fit", path, "-o", run, *words)
+    assert done.code == 71
+    assert len(done.err.strip().splitlines()[-1:]) == 1
+    assert not run.exists()
+
+
+def test_what_can_be_read_only_once_is_refused(columns, path, tmp_path):
+    def blocks():
+        yield from pa.table(columns).to_batches()
+
+    with open(path, "rb") as file:
+        for table in (blocks(), file):
+            with pytest.raises(StreammcError, match="only once, save it as a file or collect it"):
+                streammc.fit(table, "y ~ x", "logistic", **SIZES)
+    words = ("-o", tmp_path / "run", "--formula", "y ~ x", "--model", "logistic")
+    standard = command("fit", "-", *words)
+    assert standard.code == 65
+    assert "found '-', the standard input, which can be read only once" in standard.err
+    os.mkfifo(tmp_path / "pipe.csv")
+    pipe = command("fit", tmp_path / "pipe.csv", *words)
+    assert pipe.code == 65
+    assert "found a pipe or device: it is read more than once, save it as a file" in pipe.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stream_of_batches_is_kept_and_fitted(columns):
+    reader = pa.table(columns).to_reader(max_chunksize=500)
+    tree = streammc.fit(reader, "y ~ x", "logistic", **SIZES)
+    whole = streammc.fit(columns, "y ~ x", "logistic", **SIZES)
+    assert np.array_equal(tree["posterior"]["beta"], whole["posterior"]["beta"])
