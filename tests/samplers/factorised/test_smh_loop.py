@@ -10,7 +10,7 @@ import pytest
 
 import streammc
 from streammc.likelihood.contiguous_rows import hold
-from streammc.models import logistic
+from streammc.models import logistic, negative_binomial
 from streammc.numerics.prior import log_prior
 from streammc.numerics.summation import taylor
 from streammc.priors import normal
@@ -146,21 +146,42 @@ def test_rows_that_are_drawn_are_within_their_bounds_and_a_shorter_bound_is_noti
     assert (NEEDS_ROWS, 0) == case.run(case.started(nothing), nothing, few, **made)[:2]
 
 
-def test_a_chain_counts_its_share_of_every_read_but_the_first(case, nothing):
+def drawn_ahead(case, nothing):
+    """Return what chains share where a sheet has all rows, each in an order of its own."""
     pool = SimpleNamespace(
-        sheet=lambda chain, number: case.rows, sheets_of_a_read=2, n_rows=N, chains=4
+        sheet=lambda chain, number: some(case.rows, np.random.default_rng(number).permutation(N)),
+        sheets_of_a_read=2,
+        n_rows=N,
+        chains=4,
     )
     shared = FactorisedProblem(
         case.model.link, taylor, case.target(), None, nothing, 0.6, smh().statistics,
         base=None, source=case.data.rows(), certain=None, certainty_rows=np.zeros(0, np.int64),
         constrain=case.model.constrain,
     )  # fmt: skip
-    chain = replace(shared, pool=pool).kernel(1, 0)
+    return replace(shared, pool=pool)
+
+
+def test_a_chain_counts_its_share_of_every_read_but_the_first(case, nothing):
+    chain = drawn_ahead(case, nothing).kernel(1, 0)
     counted = []
     for _ in range(6):
         chain._take()
         counted.append(chain.rows_gathered)
     assert [0, 0, 10, 10, 20, 20] == counted
+
+
+def test_a_resumed_chain_has_the_rows_that_were_left(case, nothing):
+    shared = drawn_ahead(case, nothing)
+    chain, other = shared.kernel(1, 0), shared.kernel(1, 0)
+    for _ in range(3):
+        chain._take()
+    chain._state.at[0] = N + 5  # of the second sheet and the third
+    other.set_state(*chain.get_state())
+    for each in (chain, other):
+        each._take()  # puts what is left before the fourth
+    assert 3 * N - 5 == len(chain._rows.y)
+    np.testing.assert_array_equal(chain._rows.z, other._rows.z)
 
 
 def test_the_summary_has_the_largest_distance_and_means():
@@ -171,3 +192,8 @@ def test_the_summary_has_the_largest_distance_and_means():
     }
     found = smh().facts(SimpleNamespace(statistics=lambda *_: drawn), None)
     assert {"rows_per_iteration": 3.0, "angle": 0.75, "largest_distance": 0.7} == found
+
+
+def test_no_rows_are_predicted_where_the_model_has_no_bound(case):
+    assert None is smh().predicted_rows(case.data, negative_binomial(), case.cv)
+    assert 0.0 < smh().predicted_rows(case.data, case.model, case.cv)
