@@ -147,6 +147,15 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "report": ("streammc.cli.html_report:report", "Write a page about a run."),
     "compare": ("streammc.cli.compare:compare", "Compare runs by cost, or models by score."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
+    "comparisons": (
+        "streammc.cli.answers:comparisons",
+        "Compare averages over all rows between values of a variable.",
+    ),
+    "slopes": ("streammc.cli.answers:slopes", "Average the slope in a variable over all rows."),
+    "predictions": (
+        "streammc.cli.answers:predictions",
+        "Average the mean response over all rows.",
+    ),
     "score": ("streammc.cli.score:score", "Score a run on its own rows, each left out."),
     "effects": (
         "streammc.cli.effects:effects",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers
+    from streammc.averages import comparisons, predictions, slopes
     from streammc.checks.posterior_predictive import posterior_predictive
     from streammc.checks.scoring import score
     from streammc.control_variates import compute as control_variates
@@ -32,6 +33,7 @@ __version__: Final = "0.1.0"
 
 _LAZY: Final[dict[str, str]] = {
     "append": "streammc.stores.ingest.append:append",
+    "comparisons": "streammc.averages:comparisons",
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
     "effect_draws": "streammc.prediction.effect_draws:effect_draws",
@@ -50,15 +52,18 @@ _LAZY: Final[dict[str, str]] = {
     "plots": "streammc.plots",
     "posterior_predictive": "streammc.checks.posterior_predictive:posterior_predictive",
     "predict": "streammc.prediction.predict:predict",
+    "predictions": "streammc.averages:predictions",
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
     "score": "streammc.checks.scoring:score",
     "simulate": "streammc.stores.simulation:simulate",
+    "slopes": "streammc.averages:slopes",
 }
 
 __all__ = [
     "append",
+    "comparisons",
     "control_variates",
     "diagnostics",
     "effect_draws",
@@ -77,11 +82,13 @@ __all__ = [
     "plots",
     "posterior_predictive",
     "predict",
+    "predictions",
     "priors",
     "sample",
     "samplers",
     "score",
     "simulate",
+    "slopes",
 ]
 
 

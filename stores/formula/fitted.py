@@ -400,6 +400,30 @@ class Design:
             out[at] = 0.0
             at += 1
 
+    def some(self, places: Sequence[int], values: Values) -> Matrix:
+        """Return some of the columns (k, m), by their places among :attr:`names`.
+
+        ``values`` are those of the table columns that they are made of.
+
+        Raises
+        ------
+        DataError
+            If a value is outside the bounds of a spline, of an unknown level, or not finite.
+        """
+        named = [column for column in self.columns if column.fields]
+        columns = [named[place] for place in places]
+        by_node = {
+            node: fields(node, values, self.states, _refused)
+            for node in dict.fromkeys(node for column in columns for node, _ in column.fields)
+        }
+        return np.stack(
+            [
+                column.scale
+                * np.prod([by_node[node][index] for node, index in column.fields], axis=0)
+                for column in columns
+            ]
+        )
+
     def offset(self, values: Values, report: Report) -> Any:
         """Return the sum of the offsets, (m,) float64; 0.0 without any."""
         total: Any = 0.0
@@ -476,6 +500,16 @@ def remembering(terms: Terms, kinds: Mapping[str, str], factors: Sequence[str] =
         if is_factor(factor, kinds):
             nodes.append(factor)
     return list(dict.fromkeys([*nodes, *map(factor_node, factors)]))
+
+
+def _refused(kind: str, name: str, bad: Any, values: Any) -> None:
+    """Raise DataError where a value cannot be computed; see ``Report``."""
+    if np.any(bad):
+        first = np.flatnonzero(bad)[0]
+        raise DataError(
+            f"expected values that {name!r} of the formula was fitted for, found {kind}, such as "
+            f"{np.asarray(values, object).flat[first]!r}: change the column by less"
+        )
 
 
 def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:

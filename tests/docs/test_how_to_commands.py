@@ -56,6 +56,7 @@ STORE = "streammc ingest flights.csv flights.zarr --formula 'late ~ distance + C
 @pytest.mark.parametrize(
     ("page", "before"),
     [
+        ("how-to/answers.md", []),
         ("how-to/choose-a-sampler.md", [STORE]),
         ("how-to/from-a-file-to-an-answer.md", []),
         ("how-to/group-effects.md", []),

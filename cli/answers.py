@@ -1,0 +1,195 @@
+"""``streammc comparisons``, ``slopes`` and ``predictions``: averages over all rows of a table."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from streammc.cli.options import CodeOption, argument, command, parse_scheduler
+from streammc.cli.output import Output, number, table
+from streammc.cli.progress import Progress
+from streammc.errors import ConfigError, IdentityError
+from streammc.settings import OverwriteOption, PassOptions, setting
+
+SUFFIXES: Final = (".csv", ".parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageSettings(PassOptions, OverwriteOption, CodeOption):
+    """Settings of commands that average over the rows of a table."""
+
+    run: str = argument("run")
+    table: str | None = argument("path", None)
+    by: tuple[str, ...] = setting(
+        (), "Average within the values of this column; repeatable.", kind="text", multiple=True,
+        metavar="COLUMN", environment=False,
+    )  # fmt: skip
+    weights: bool = setting(True, "Whether a row counts as its weight, trials included.")
+    interval: float = setting(
+        0.9, "Probability of the intervals.", exclusiveMinimum=0, exclusiveMaximum=1
+    )
+    average_draws: int = setting(4000, "Number of draws, thinned from all chains.", minimum=2)
+    output: str | None = setting(
+        None, "FILE.csv or .parquet to make.", kind="path", short=["-o"], environment=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlopesSettings(AverageSettings):
+    """Settings of ``streammc slopes``."""
+
+    variables: tuple[str, ...] = setting(
+        (), "Column of numbers; repeatable.", kind="text", multiple=True, metavar="NAME",
+        environment=False,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonsSettings(AverageSettings):
+    """Settings of ``streammc comparisons``."""
+
+    variables: tuple[str, ...] = setting(
+        (), "NAME, NAME=1, NAME=sd, NAME=[10,20], NAME=pairwise or NAME=[a,b]; repeatable.",
+        kind="text", multiple=True, metavar="NAME[=WHAT]", environment=False,
+    )  # fmt: skip
+    comparison: str = setting(
+        "difference", "Of averages: difference, ratio, lnratio or lnor.", kind="text"
+    )
+
+
+@command("comparisons", ComparisonsSettings)
+def comparisons(ctx: click.Context, settings: ComparisonsSettings) -> None:
+    """Compare the mean response of all rows between two values of a variable.
+
+    TABLE is a store, a file or a folder with the columns of the run RUN; without it, the store of
+    the run. All rows keep their other values. Every variable is compared if none is named.
+    """
+    variables = dict(map(_variable, settings.variables)) or None
+    _answer(ctx, settings, "comparisons", variables=variables, comparison=settings.comparison)
+
+
+@command("slopes", SlopesSettings)
+def slopes(ctx: click.Context, settings: SlopesSettings) -> None:
+    """Average the slope of the mean response in a variable over all rows.
+
+    TABLE is a store, a file or a folder with the columns of the run RUN; without it, the store of
+    the run.
+    """
+    _answer(ctx, settings, "slopes", variables=settings.variables or None)
+
+
+@command("predictions", AverageSettings)
+def predictions(ctx: click.Context, settings: AverageSettings) -> None:
+    """Average the mean response over all rows, or over groups of rows.
+
+    TABLE is a store, a file or a folder with the columns of the run RUN; without it, the store of
+    the run. Predictions of every row are made by streammc predict.
+    """
+    _answer(ctx, settings, "predictions")
+
+
+def _variable(text: str) -> tuple[str, Any]:
+    """Return name and values of ``NAME[=WHAT]``."""
+    name, given, what = text.partition("=")
+    if not name or (given and not what):
+        raise ConfigError(
+            f"expected NAME or NAME=WHAT as a variable, found {text!r}: write it as in distance=1"
+        )
+    if not given:
+        return name, None
+    if what.startswith("[") and what.endswith("]"):
+        return name, [each.strip() for each in what[1:-1].split(",")]
+    try:
+        return name, float(what)
+    except ValueError:
+        return name, what
+
+
+def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: Any) -> None:
+    """Ask a function of ``streammc.averages``, and print or write what it returns."""
+    from streammc import averages
+    from streammc.cli.build import model_of_run
+    from streammc.cli.execute import store_of_run
+    from streammc.stores.store import open_store
+    from streammc.trace import kinds
+    from streammc.trace.run_directory import RunDirectory
+
+    printer: Output = ctx.obj
+    output = None if settings.output is None else _writable(settings.output, settings.overwrite)
+    opened = RunDirectory.open(settings.run)
+    model = model_of_run(opened.identity, opened.attributes.get("settings"), settings.allow_code)
+    rows: Any = settings.table
+    if rows is None:
+        rows = store_of_run(opened, "TABLE")
+    else:
+        there = kinds.found_at(rows)
+        if rows.rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
+            rows = open_store(rows)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        Progress(printer, ctx.find_root().obj) as progress,
+    ):
+        warnings.simplefilter("always", UserWarning)
+        found = getattr(averages, kind)(
+            settings.run, rows, model=model, by=settings.by, weights=settings.weights,
+            interval=settings.interval, draws=settings.average_draws,
+            scheduler=parse_scheduler(settings.scheduler), progress=progress.of(kind), **asked,
+        )  # fmt: skip
+    lines = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    for line in lines:
+        printer.warn(line)
+    if output is not None:
+        _write(output, found)
+    document = {
+        kind: found.to_pylist(),
+        "interval": settings.interval,
+        "run": settings.run,
+        **({} if output is None else {"output": settings.output}),
+        **({"warnings": lines} if lines else {}),
+    }
+    printer.result(document, _human(found, settings.interval))
+
+
+def _writable(path: str, overwrite: bool) -> Path:
+    """Return the file to make; ConfigError or IdentityError if it cannot be made."""
+    if not path.endswith(SUFFIXES):
+        raise ConfigError(
+            f"expected an output that ends in {' or '.join(SUFFIXES)}, found {path!r}: name it so"
+        )
+    if os.path.lexists(path) and not overwrite:
+        raise IdentityError(
+            f"expected no file at {path!r}, found one: give --overwrite, or another name"
+        )
+    return Path(path)
+
+
+def _write(path: Path, found: Any) -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    from streammc.unfinished import replace_file
+
+    file = io.BytesIO()
+    if path.suffix == ".csv":
+        pyarrow.csv.write_csv(found, file)
+    else:
+        pyarrow.parquet.write_table(found, file)
+    replace_file(path, file.getvalue())
+
+
+def _human(found: Any, interval: float) -> str:
+    """Return the answers as a table of text."""
+    names = [name for name in found.column_names if name != "error"]
+    words = {"conf_low": "low", "conf_high": "high", "std_error": "sd"}
+    rows = [
+        [number(value) if isinstance(value, float) else str(value) for value in row]
+        for row in zip(*(found[name].to_pylist() for name in names), strict=True)
+    ]
+    header = [words.get(name, name) for name in names]
+    return f"{table(header, rows)}\n\nintervals of {interval:g} from draws of the posterior"

@@ -1,0 +1,933 @@
+"""Average predictions, comparisons and slopes over all rows at every draw, from one pass.
+
+A *scenario* is the table with some columns changed, such as ``distance + 1``. With ``h_i(theta)``
+the mean response of row i in a scenario, its average over a group of rows is
+
+    A(theta) = sum_i w_i h_i(theta) / sum_i w_i.
+
+Each ``h_i`` is expanded to second order around the mean of the draws. A pass adds up value,
+gradient and Hessian, one number, one vector and one matrix per scenario and group, and ``A`` at
+every draw then costs as much as a product with that matrix, however many rows there are. The rest
+of the expansion is a mean over a random sample of rows of every group (a difference estimate), the
+same rows in every scenario; its standard error over the standard deviation of the draws is
+reported, and a second pass takes more rows where it is above ``ENOUGH``. A group with no more rows
+than the sample is exact.
+
+Comparisons and slopes are functions of the averages of two scenarios.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Real
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streammc import rng
+from streammc.control_variates.bound import PASS_OPTIONS
+from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, DataError
+from streammc.models.mixed.mixed_model import MixedModel
+from streammc.numerics.coded_matrix import expanded_rows
+from streammc.prediction.predict import model_of, opened_run, require_predictable
+from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
+from streammc.prediction.predictors import check, load_draws, responses, standardization
+from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
+from streammc.runs import record
+from streammc.stores.data_set import RowTable
+from streammc.stores.formula.expressions import Codes, Values
+from streammc.stores.formula.fitted import Design, is_factor, read_design
+from streammc.stores.formula.parser import Column, argument_of, columns_of, label
+from streammc.stores.ingest.columns import INTERCEPT
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+from streammc.stores.ingest.ingestion import rows_of
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import xarray
+
+ENOUGH: Final = 0.01
+"""Standard error of the remainder, in standard deviations of the draws, that is small enough."""
+SAMPLED: Final = 1024
+"""Rows of a group that the first pass samples."""
+MOST_SAMPLED: Final = 2**18
+"""Most rows of all groups together that a second pass samples."""
+MOST_GROUPS: Final = 2000
+_STEP: Final = 1e-3
+"""Step of the differences by which a mean response is expanded, in its predictors."""
+_DERIVATIVE: Final = 1e-3
+"""Step of the difference quotient of a slope, in standard deviations of its column."""
+DRAWS: Final = 4000
+_AT_ONCE: Final = 2**22
+"""Rows times draws that are evaluated together."""
+
+Change = Callable[[Vector], Vector]
+"""Returns the values (m,) of a column in a scenario, from those of the table."""
+
+
+class Columns:
+    """The columns of a table behind the rows of a store, and the design made from them.
+
+    Parameters
+    ----------
+    attributes
+        Of a data set: features, standardisation and formula.
+
+    Raises
+    ------
+    ConfigError
+        Later, if a column is asked for that the design does not show as it is.
+    """
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        self.features = list(attributes["features"])
+        self._intercept = int(self.features[:1] == [INTERCEPT])
+        self._mean, self._scale = standardization(attributes, len(self.features))
+        self._standardised = attributes.get("standardization") is not None
+        document = attributes.get("formula")
+        self.design: Design | None = (
+            None if document is None else read_design(document, "the store")
+        )
+        names = self.features[self._intercept :]
+        self.numbers: dict[str, tuple[int, float]] = {}
+        """Column of the design and its multiple of a column of numbers."""
+        self.levels: dict[str, tuple[list[Any], dict[int, int]]] = {}
+        """Levels of a column, and the level of each indicator of the design."""
+        self.reference: dict[str, Any] = {}
+        if self.design is None:
+            self.numbers = {name: (j, 1.0) for j, name in enumerate(names, self._intercept)}
+            return
+        columns = [each for each in self.design.columns if each.fields]
+        for j, column in enumerate(columns, self._intercept):
+            if len(column.fields) != 1:
+                continue
+            node, index = column.fields[0]
+            inner = argument_of(node)
+            if is_factor(node, self.design.kinds) and isinstance(inner, Column):
+                state = self.design.states[label(node)]
+                _, places = self.levels.setdefault(inner.name, (state["levels"], {}))
+                places[j] = index
+                self.reference[inner.name] = state["reference"]
+            elif isinstance(node, Column):
+                self.numbers[node.name] = (j, column.scale)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the table that the model sees."""
+        return list(self.numbers) if self.design is None else self.design.table_columns
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise ConfigError unless all that changes with these columns can be computed."""
+        for name in names:
+            if name not in self.names:
+                raise ConfigError(
+                    f"expected a column of the model, found {name!r}: choose among "
+                    f"{', '.join(self.names[:8])}{', ...' * (len(self.names) > 8)}"
+                )
+        for name in self._needed(names):
+            if name not in self.numbers and name not in self.levels:
+                raise ConfigError(
+                    f"expected a column that the formula has as it is, or a factor, found {name!r} "
+                    f"inside other expressions alone: add it to the formula by itself, or compare "
+                    "predictions of two tables"
+                )
+
+    def _needed(self, names: Sequence[str]) -> list[str]:
+        """Return the columns that the design columns which change with ``names`` are made of."""
+        if self.design is None:
+            return list(names)
+        needed = dict.fromkeys(names)
+        for j in self.affected(names):
+            for node, _ in self._fields(j):
+                needed |= dict.fromkeys(columns_of(node))
+        return list(needed)
+
+    def _fields(self, j: int) -> Any:
+        assert self.design is not None
+        return [each for each in self.design.columns if each.fields][j - self._intercept].fields
+
+    def sd(self, name: str, otherwise: float | None = None) -> float:
+        """Return the standard deviation of a column of numbers in the table of the run.
+
+        ConfigError if the columns were not standardised, and there is no other value.
+        """
+        j, multiple = self.numbers[name]
+        if self._standardised:
+            return float(self._scale[j] / abs(multiple))
+        if otherwise is None:
+            raise ConfigError(
+                f"expected standardised columns to know the standard deviation of {name!r}, found "
+                "others: give a step"
+            )
+        return otherwise
+
+    def affected(self, names: Sequence[str]) -> list[int]:
+        """Return the columns of ``X`` that change with columns of the table."""
+        if self.design is None:
+            return [self.numbers[name][0] for name in names]
+        return [
+            j
+            for j in range(self._intercept, len(self.features) - len(self.design.effect_names))
+            if any({*columns_of(node)} & {*names} for node, _ in self._fields(j))
+        ]
+
+    def values(self, X: Matrix, names: Sequence[str]) -> dict[str, Vector]:
+        """Return columns of the table (m,) of rows ``X`` (m, q): numbers, or numbers of levels."""
+        found: dict[str, Vector] = {}
+        for name in names:
+            if name in self.levels:
+                levels, places = self.levels[name]
+                index = np.full(len(X), levels.index(self.reference[name]), np.int64)
+                for j, level in places.items():
+                    index[X[:, j] * self._scale[j] + self._mean[j] > 0.5] = level
+                found[name] = index.astype(np.float64)
+            else:
+                j, multiple = self.numbers[name]
+                found[name] = (X[:, j] * self._scale[j] + self._mean[j]) / multiple
+        return found
+
+    def changed(self, X: Matrix, changes: Mapping[str, Change]) -> Matrix:
+        """Return rows ``X`` (m, q) of a scenario."""
+        if not changes:
+            return X
+        names, out = list(changes), X.copy()
+        values = self.values(X, self._needed(names))
+        for name, change in changes.items():
+            values[name] = change(values[name])
+        columns = self.affected(names)
+        if self.design is None:
+            raw = np.stack([values[name] for name in names])
+        else:
+            raw = self.design.some([j - self._intercept for j in columns], self._as_read(values))
+        for j, column in zip(columns, raw, strict=True):
+            out[:, j] = (column - self._mean[j]) / self._scale[j]
+        return out
+
+    def _as_read(self, values: Mapping[str, Vector]) -> Values:
+        """Return values as a table gives them: levels of text as codes."""
+        assert self.design is not None
+        read: dict[str, Vector | Codes] = {}
+        for name, column in values.items():
+            if name not in self.levels:
+                read[name] = column
+            elif isinstance(self.levels[name][0][0], str):
+                read[name] = Codes(column, [str(level) for level in self.levels[name][0]])
+            else:
+                read[name] = np.asarray(self.levels[name][0], np.float64)[column.astype(np.int64)]
+        return read
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Columns of a table that are changed, all rows alike."""
+
+    changes: Mapping[str, Change]
+
+
+class Sums(NamedTuple):
+    """Sums over the rows of a group, of every scenario."""
+
+    rows: int
+    weight: float
+    moments: NDArray[np.float64]
+    """(scenarios, 1 + D + D D) weighted value, gradient and Hessian."""
+    key: Vector
+    """(k,) random keys of the rows of the sample, sorted: the smallest of all rows."""
+    X: Matrix
+    """(k, q) the sample, in the coordinates of the run."""
+    offset: Vector
+    sampled_weight: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
+    """The sums of every group and scenario."""
+
+    model: Model
+    columns: Columns
+    scenarios: Sequence[Scenario]
+    by: Sequence[str]
+    centre: Vector
+    """(D,) the unconstrained parameters around which responses are expanded."""
+    run_scale: tuple[Vector, Vector]
+    """Mean and scale (q,) of the columns in the coordinates of the run."""
+    table_scale: tuple[Vector, Vector]
+    weighted: bool
+    sampled: int
+    seed: int
+
+    def map(self, block: RowBlock) -> dict[tuple[float, ...], Sums]:
+        """Return the sums of contiguous rows by the values of ``by``."""
+        X = np.asarray(expanded_rows(block.X), np.float64)
+        keys = rng.stream(self.seed, 0, rng.Role.PLAN, block.start).random(len(X))
+        groups = self._groups(X)
+        found: dict[tuple[float, ...], Sums] = {}
+        order, starts, labels = _sorted_by(groups)
+        X, keys = X[order], keys[order]
+        offset = block.offset[order]
+        weight = np.ones(len(X))
+        if self.weighted:
+            weight = np.asarray(block.weight[order], np.float64)
+        ends = [*starts[1:], len(X)]
+        moments = np.zeros((len(starts), len(self.scenarios), _size(len(self.centre))))
+        for s, scenario in enumerate(self.scenarios):
+            rows = self.in_run(self.columns.changed(X, scenario.changes))
+            f, slope, bend = _expanded(self.model, rows, offset, self.centre)
+            for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
+                part = slice(low, high)
+                moments[g, s] = _moments(
+                    self.model, rows[part], weight[part], f[part], slope[:, part], bend[:, :, part]
+                )
+        for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
+            chosen = low + np.sort(np.argsort(keys[low:high])[: self.sampled])
+            chosen = chosen[np.argsort(keys[chosen])]
+            found[labels[g]] = Sums(
+                high - low, float(weight[low:high].sum()), moments[g], keys[chosen],
+                X[chosen], offset[chosen], weight[chosen],
+            )  # fmt: skip
+        return found
+
+    def combine(
+        self, left: dict[tuple[float, ...], Sums], right: dict[tuple[float, ...], Sums]
+    ) -> dict[tuple[float, ...], Sums]:
+        """Merge the sums of two neighbouring parts of the rows."""
+        both = dict(left)
+        for key, sums in right.items():
+            both[key] = sums if key not in both else self._joined(both[key], sums)
+        if len(both) > MOST_GROUPS:
+            raise DataError(
+                f"expected at most {MOST_GROUPS} groups of rows, found more by "
+                f"{', '.join(self.by)}: choose columns of fewer values"
+            )
+        return both
+
+    def _joined(self, a: Sums, b: Sums) -> Sums:
+        key = np.concatenate([a.key, b.key])
+        order = np.argsort(key, kind="stable")[: self.sampled]
+        parts = [np.concatenate(pair)[order] for pair in zip(a[4:], b[4:], strict=True)]
+        return Sums(a.rows + b.rows, a.weight + b.weight, a.moments + b.moments, key[order], *parts)
+
+    def in_run(self, X: Matrix) -> Matrix:
+        """Return rows of the table in the coordinates of the run."""
+        mean, scale = self.run_scale
+        other_mean, other_scale = self.table_scale
+        if np.array_equal(mean, other_mean) and np.array_equal(scale, other_scale):
+            return X
+        moved: Matrix = (X * other_scale + (other_mean - mean)) / scale
+        return moved
+
+    def _groups(self, X: Matrix) -> Matrix:
+        """Return the values of ``by`` (m, k) of rows."""
+        values = self.columns.values(X, self.by)
+        return np.stack([values[name] for name in self.by], axis=1) if self.by else X[:, :0]
+
+
+def _size(dim: int) -> int:
+    return 1 + dim + dim * dim
+
+
+def _sorted_by(groups: Matrix) -> tuple[Index, list[int], list[tuple[float, ...]]]:
+    """Return an order of rows (m, k) by group, the first row of each group, and its values."""
+    if not groups.shape[1]:
+        return np.arange(len(groups)), [0], [()]
+    order = np.lexsort(groups.T[::-1])
+    ordered = groups[order]
+    new = np.r_[True, np.any(ordered[1:] != ordered[:-1], axis=1)]
+    starts = np.flatnonzero(new)
+    return order, starts.tolist(), [tuple(map(float, ordered[at])) for at in starts]
+
+
+def predictors_of(model: Model, X: Matrix, offset: Vector, theta: Matrix) -> NDArray[np.float64]:
+    """Return the predictors (p, m, S) of rows ``X`` (m, q) at parameters (S, D)."""
+    q, n_linear = X.shape[1], model.n_linear
+    eta = np.empty((n_linear + model.n_scalar, len(X), len(theta)))
+    for a in range(n_linear):
+        np.matmul(X, theta[:, a * q : (a + 1) * q].T, out=eta[a])
+    eta[0] += offset[:, None]
+    eta[n_linear:] = theta[:, None, n_linear * q :].transpose(2, 1, 0)
+    return eta
+
+
+def _expanded(
+    model: Model, X: Matrix, offset: Vector, centre: Vector
+) -> tuple[Vector, Matrix, NDArray[np.float64]]:
+    """Return the mean response (m,) and its derivatives (p, m), (p, p, m) in the predictors."""
+    eta = predictors_of(model, X, offset, centre[None])[:, :, 0]
+    p, m = eta.shape
+    moves = [np.zeros(p)]
+    for a in range(p):
+        for b in range(a + 1):
+            for signs in ((1, 1), (-1, -1)) if a == b else ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+                move = np.zeros(p)
+                move[a] += signs[0] * _STEP
+                move[b] += signs[1] * _STEP if a != b else 0.0
+                moves.append(move)
+    points = np.stack([eta + move[:, None] for move in moves], axis=2)
+    means = responses(model, points)
+    f, at = means[:, 0], 1
+    slope, bend = np.empty((p, m)), np.empty((p, p, m))
+    for a in range(p):
+        for b in range(a + 1):
+            if a == b:
+                up, down = means[:, at], means[:, at + 1]
+                slope[a] = (up - down) / (2.0 * _STEP)
+                bend[a, a] = (up - 2.0 * f + down) / _STEP**2
+                at += 2
+            else:
+                mixed = means[:, at] - means[:, at + 1] - means[:, at + 2] + means[:, at + 3]
+                bend[a, b] = bend[b, a] = mixed / (4.0 * _STEP**2)
+                at += 4
+    return f, slope, bend
+
+
+def _moments(
+    model: Model,
+    X: Matrix,
+    weight: Vector,
+    f: Vector,
+    slope: Matrix,
+    bend: NDArray[np.float64],
+) -> Vector:
+    """Return weighted value, gradient and Hessian of rows in all parameters, flat."""
+    ones = np.ones((len(X), 1))
+    designs = [X] * model.n_linear + [ones] * model.n_scalar
+    gradient = np.concatenate(
+        [design.T @ (weight * own) for design, own in zip(designs, slope, strict=True)]
+    )
+    edges = np.cumsum([0, *(design.shape[1] for design in designs)])
+    hessian = np.zeros((edges[-1], edges[-1]))
+    for a, left in enumerate(designs):
+        for b, right in enumerate(designs[: a + 1]):
+            if bend[a, b].any():
+                part = left.T @ (right * (weight * bend[a, b])[:, None])
+                hessian[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = part
+                hessian[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = part.T
+    return np.concatenate([[float(weight @ f)], gradient, hessian.ravel()])
+
+
+class Contrast(NamedTuple):
+    """A function of the averages of two scenarios, or of one."""
+
+    term: str
+    contrast: str
+    pair: tuple[int, int]
+    """Numbers of the two scenarios, the second of which is what is compared with."""
+    compare: Comparison
+
+
+class Comparison(NamedTuple):
+    """A function of the averages (S,) in two scenarios."""
+
+    value: Callable[[Vector, Vector], Vector]
+    slopes: Callable[[float, float], tuple[float, float]]
+    """Its derivatives in both."""
+
+
+def _difference(step: float = 1.0) -> Comparison:
+    return Comparison(lambda a, b: (a - b) / step, lambda a, b: (1.0 / step, -1.0 / step))
+
+
+COMPARISONS: Final[dict[str, Comparison]] = {
+    "difference": _difference(),
+    "ratio": Comparison(lambda a, b: a / b, lambda a, b: (1.0 / b, -a / (b * b))),
+    "lnratio": Comparison(lambda a, b: np.log(a / b), lambda a, b: (1.0 / a, -1.0 / b)),
+    "lnor": Comparison(
+        lambda a, b: np.log(a / (1.0 - a) * (1.0 - b) / b),
+        lambda a, b: (1.0 / (a * (1.0 - a)), -1.0 / (b * (1.0 - b))),
+    ),
+}
+"""Comparisons of two averages: their names as in marginaleffects."""
+_ONE: Final = Comparison(lambda a, b: a, lambda a, b: (1.0, 0.0))
+
+
+class Answer(NamedTuple):
+    """A contrast in a group of rows, at every draw."""
+
+    contrast: Contrast
+    group: tuple[float, ...]
+    draws: Vector
+    """(S,)"""
+    error: float
+    """Standard error of the draws from the sample of rows, in standard deviations of the draws."""
+
+
+def answers(
+    task: AverageTask,
+    sums: Mapping[tuple[float, ...], Sums],
+    contrasts: Sequence[Contrast],
+    theta: Matrix,
+) -> list[Answer]:
+    """Return every contrast in every group at draws ``theta`` (S, D)."""
+    found = []
+    for group in sorted(sums):
+        own = sums[group]
+        averages = [_taylor(moments, theta - task.centre) / own.weight for moments in own.moments]
+        rest, errors = _remainders(task, own, contrasts, theta, averages)
+        whole = [taylor + part for taylor, part in zip(averages, rest, strict=True)]
+        for contrast, squares in zip(contrasts, errors, strict=True):
+            a, b = contrast.pair
+            draws = contrast.compare.value(whole[a], whole[b])
+            sd = float(draws.std())
+            error = math.sqrt(float(squares.mean())) / sd if sd > 0.0 else 0.0
+            found.append(Answer(contrast, group, draws, error))
+    return found
+
+
+def _taylor(moments: Vector, delta: Matrix) -> Vector:
+    """Return the sum of expansions at (S, D) shifts from their centre."""
+    d = delta.shape[1]
+    bent = delta @ moments[1 + d :].reshape(d, d)
+    total: Vector = (
+        moments[0] + delta @ moments[1 : 1 + d] + 0.5 * np.einsum("sd,sd->s", bent, delta)
+    )
+    return total
+
+
+def _remainders(
+    task: AverageTask,
+    own: Sums,
+    contrasts: Sequence[Contrast],
+    theta: Matrix,
+    averages: Sequence[Vector],
+) -> tuple[list[Vector], list[Vector]]:
+    """Return the mean remainders (S,) of each scenario, and squared errors (S,) of each contrast.
+
+    They are ``N / m sum w r / sum w`` over m of the N rows of a group.
+    """
+    m, draws = len(own.X), len(theta)
+    scale = own.rows / m / own.weight
+    rows = [task.in_run(task.columns.changed(own.X, each.changes)) for each in task.scenarios]
+    at = [_expanded(task.model, X, own.offset, task.centre) for X in rows]
+    rest = [np.empty(draws) for _ in rows]
+    errors = [np.empty(draws) for _ in contrasts]
+    centre = [float(average.mean()) for average in averages]
+    step = max(_AT_ONCE // max(m, 1), 1)
+    for low in range(0, draws, step):
+        part = slice(low, low + step)
+        left = []
+        for s, X in enumerate(rows):
+            f, slope, bend = at[s]
+            eta = predictors_of(task.model, X, own.offset, theta[part])
+            moved = eta - predictors_of(task.model, X, own.offset, task.centre[None])
+            exact = responses(task.model, eta)
+            taylor = f[:, None] + np.einsum("am,ams->ms", slope, moved)
+            taylor += 0.5 * np.einsum("ams,abm,bms->ms", moved, bend, moved)
+            left.append((exact - taylor) * own.sampled_weight[:, None])
+            rest[s][part] = scale * left[s].sum(axis=0)
+        for k, contrast in enumerate(contrasts):
+            a, b = contrast.pair
+            of_a, of_b = contrast.compare.slopes(centre[a], centre[b])
+            each = of_a * left[a] + of_b * left[b]
+            spread = each.var(axis=0, ddof=1) if m > 1 else np.zeros(each.shape[1])
+            missing = 1.0 - m / own.rows
+            errors[k][part] = (own.rows / own.weight) ** 2 * missing * spread / m
+    return rest, errors
+
+
+def scenarios_of(
+    columns: Columns, variables: Mapping[str, Any], compare: str
+) -> tuple[list[Scenario], list[Contrast]]:
+    """Return the scenarios and the contrasts of ``variables``; see :func:`comparisons`."""
+    if compare not in COMPARISONS:
+        raise ConfigError(
+            f"expected a comparison among {', '.join(COMPARISONS)}, found {compare!r}: choose one"
+        )
+    columns.require(list(variables))
+    scenarios, contrasts = [Scenario({})], list[Contrast]()
+
+    def add(name: str, change: Change) -> int:
+        scenarios.append(Scenario({name: change}))
+        return len(scenarios) - 1
+
+    comparison = COMPARISONS[compare]
+    for name, wanted in variables.items():
+        if name in columns.levels:
+            levels = columns.levels[name][0]
+            pairs = _pairs(name, levels, columns.reference[name], wanted)
+            used = sorted({level for pair in pairs for level in pair})
+            place = {level: add(name, partial(_set_to, float(level))) for level in used}
+            contrasts += [
+                Contrast(name, f"{levels[a]} - {levels[b]}", (place[a], place[b]), comparison)
+                for a, b in pairs
+            ]
+            continue
+        low, high, words = _numbers(columns, name, wanted)
+        contrasts.append(Contrast(name, words, (add(name, high), add(name, low)), comparison))
+    return scenarios, contrasts
+
+
+def _set_to(value: float, column: Vector) -> Vector:
+    return np.full(len(column), value)
+
+
+def _moved_by(value: float, column: Vector) -> Vector:
+    return column + value
+
+
+def _pairs(name: str, levels: list[Any], reference: Any, wanted: Any) -> list[tuple[int, int]]:
+    """Return the pairs of levels that are compared, the second with which."""
+    first, n = levels.index(reference), len(levels)
+    if wanted in (None, "reference"):
+        return [(level, first) for level in range(n) if level != first]
+    if wanted == "pairwise":
+        return [(a, b) for b in range(n) for a in range(b + 1, n)]
+    if wanted == "sequential":
+        return [(level + 1, level) for level in range(n - 1)]
+    spelled = [str(level) for level in levels]
+    chosen = [str(each) for each in wanted] if isinstance(wanted, (list, tuple)) else []
+    if len(chosen) != 2 or not {*chosen} <= {*spelled}:
+        raise ConfigError(
+            f"expected reference, pairwise, sequential or two levels of {name!r} such as "
+            f"[{spelled[0]},{spelled[-1]}], found {wanted!r}: give one of these"
+        )
+    return [(spelled.index(chosen[1]), spelled.index(chosen[0]))]
+
+
+def _numbers(columns: Columns, name: str, wanted: Any) -> tuple[Change, Change, str]:
+    """Return the changes to the low and to the high value of a column, and words for both."""
+    if wanted is None:
+        wanted = 1
+    if wanted == "sd":
+        half = 0.5 * columns.sd(name)
+        return partial(_moved_by, -half), partial(_moved_by, half), "sd"
+    good = isinstance(wanted, Real) and not isinstance(wanted, bool)
+    if good and math.isfinite(wanted) and wanted != 0:
+        step = float(wanted)
+        return partial(_moved_by, 0.0), partial(_moved_by, step), f"{step:+g}"
+    try:
+        low, high = (float(each) for each in wanted)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expected a step such as 1, sd, or two values such as [10,20] of {name!r}, found "
+            f"{wanted!r}: give one of these"
+        ) from None
+    return partial(_set_to, low), partial(_set_to, high), f"{high:g} - {low:g}"
+
+
+def slopes_of(columns: Columns, variables: Sequence[str]) -> tuple[list[Scenario], list[Contrast]]:
+    """Return the scenarios and the contrasts of the derivatives in columns of numbers."""
+    columns.require(variables)
+    scenarios, contrasts = list[Scenario](), list[Contrast]()
+    for name in variables:
+        if name in columns.levels:
+            raise ConfigError(
+                f"expected a column of numbers, found the factor {name!r}: its levels are compared "
+                "by comparisons"
+            )
+        step = _DERIVATIVE * columns.sd(name, 1.0)
+        for sign in (1.0, -1.0):
+            scenarios.append(Scenario({name: partial(_moved_by, sign * step)}))
+        pair = len(scenarios) - 2, len(scenarios) - 1
+        contrasts.append(Contrast(name, "dY/dX", pair, _difference(2.0 * step)))
+    return scenarios, contrasts
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageRequest:
+    """Settings of averages; see :func:`comparisons`."""
+
+    by: Sequence[str] = ()
+    weights: bool = True
+    interval: float = INTERVAL
+    draws: int = DRAWS
+    seed: int = 0
+    keep_draws: bool = False
+    scheduler: Any = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        PredictionRequest(draws=self.draws, interval=self.interval, seed=self.seed)
+
+
+def table_of_answers(
+    run: RunDirectory,
+    model: Model,
+    table: Dataset,
+    request: AverageRequest,
+    made: Callable[[Columns], tuple[list[Scenario], list[Contrast]]],
+) -> pa.Table:
+    """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
+    if isinstance(model, MixedModel):
+        raise ConfigError(
+            "expected a model without groups, found a mixed one, whose averages over new groups "
+            "are not computed yet: use streammc predict, whose rows can be averaged"
+        )
+    require_predictable(model, PredictionRequest())
+    posterior = load_draws(run, model, request.draws)
+    described = record.describe_design(table.attributes)
+    for line in check({**posterior.design, "response": None}, {**described, "response": None}):
+        warnings.warn(line, stacklevel=4)
+    columns, q = Columns(table.attributes), table.n_features
+    columns.require(request.by)
+    scenarios, contrasts = made(columns)
+    theta = posterior.theta
+    task = AverageTask(
+        model=model,
+        columns=columns,
+        scenarios=scenarios,
+        by=tuple(request.by),
+        centre=mean(theta.T, posterior.weights),
+        run_scale=standardization(posterior.design, q),
+        table_scale=standardization(described, q),
+        weighted=request.weights,
+        sampled=SAMPLED,
+        seed=request.seed,
+    )
+    passes: Any = partial(table.reduce, scheduler=request.scheduler, progress=request.progress)
+    sums = passes(task)
+    found = answers(task, sums, contrasts, theta)
+    worst = max((each.error for each in found), default=0.0)
+    if worst > ENOUGH:
+        wanted = math.ceil(1.5 * SAMPLED * (worst / ENOUGH) ** 2)
+        task = replace(task, sampled=min(wanted, max(MOST_SAMPLED // len(sums), SAMPLED)))
+        found = answers(task, passes(task), contrasts, theta)
+        worst = max(each.error for each in found)
+    if worst > ENOUGH:
+        warnings.warn(
+            f"averages are from a sample of rows with a standard error of up to {worst:.2g} "
+            "standard deviations of the draws: the column error has that of each",
+            stacklevel=4,
+        )
+    return _as_table(columns, request, found, posterior.weights)
+
+
+def _as_table(
+    columns: Columns, request: AverageRequest, found: Sequence[Answer], weights: Vector | None
+) -> pa.Table:
+    """Return answers as a table, in the order of the contrasts."""
+    first = {id(each.contrast): place for place, each in reversed(list(enumerate(found)))}
+    chosen = sorted(found, key=lambda each: first[id(each.contrast)])
+    draws = np.stack([each.draws for each in chosen])
+    ends = (1.0 - request.interval) / 2.0, (1.0 + request.interval) / 2.0
+    low, high = quantiles(draws, ends, weights)
+    centre = mean(draws, weights)
+    spread = np.sqrt(mean((draws - centre[:, None]) ** 2, weights))
+    fields: dict[str, Any] = {
+        "term": [each.contrast.term for each in chosen],
+        "contrast": [each.contrast.contrast for each in chosen],
+    }
+    for place, name in enumerate(request.by):
+        values = [each.group[place] for each in chosen]
+        known = columns.levels.get(name)
+        fields[name] = values if known is None else [known[0][int(value)] for value in values]
+    fields |= {
+        "estimate": centre,
+        "std_error": spread,
+        "conf_low": low,
+        "conf_high": high,
+        "error": [each.error for each in chosen],
+    }
+    if request.keep_draws:
+        fields["draws"] = list(draws)
+    if {*fields["contrast"]} == {""}:
+        del fields["contrast"], fields["term"]
+    return pa.table(fields)
+
+
+def _table(run: RunDirectory, table: Any) -> Dataset:
+    """Return the rows that are asked about: a data set, or a table in the columns of the run."""
+    if isinstance(table, RowTable):
+        return cast(Dataset, table)
+    described = run.attributes.get("design")
+    if described is None:
+        raise DataError(
+            f"expected the run {str(run.path)!r} to describe its store, found one of an earlier "
+            "version: give a store, made with --like"
+        )
+    like = SimpleNamespace(attributes=described)
+    options = as_in(IngestOptions(), like)
+    with warnings.catch_warnings():  # no response is needed
+        warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
+        made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True)
+    return cast(Dataset, made)
+
+
+_OPTIONS: Final = """
+Parameters
+----------
+run : path or xarray.DataTree
+    Directory of a finished run, or the run opened from it.
+table : data set, path, table, or list of them
+    The rows to average over: a store, or a table as of ``from_table`` with the columns of the run.
+by
+    Columns of the model whose values form the groups of rows; ``()``: all rows together.
+weights
+    Whether a row counts as its weight, trials included; else every row counts once.
+model
+    The model of the run; needed for a model of your own.
+interval
+    Probability of the interval, with equal tails.
+draws
+    Number of draws, thinned from all chains together.
+seed
+    Seed of the sample of rows.
+keep_draws
+    Add a column ``draws`` with a list of all of them.
+"""
+
+
+@documented(_OPTIONS, PASS_OPTIONS)
+def comparisons(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    table: Any,
+    variables: Mapping[str, Any] | Sequence[str] | None = None,
+    *,
+    by: str | Sequence[str] = (),
+    comparison: str = "difference",
+    weights: bool = True,
+    model: Model | None = None,
+    interval: float = INTERVAL,
+    draws: int = DRAWS,
+    seed: int = 0,
+    keep_draws: bool = False,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """Compare the mean response of all rows between two values of a variable, at every draw.
+
+    Every row keeps its other values, and the average is over all rows: an average comparison
+    (marginaleffects), from one pass in constant memory.
+
+    Parameters
+    ----------
+    variables : mapping, names, or None
+        What is compared, by column: of numbers a step such as 1, ``"sd"`` around each value, or
+        two values ``[10, 20]``; of levels ``"reference"``, ``"pairwise"``, ``"sequential"`` or
+        two levels. ``None`` as a value: 1 and ``"reference"``; in place of all: every column.
+    comparison : {'difference', 'ratio', 'lnratio', 'lnor'}
+        Of the averages of the high and of the low value.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row for each comparison and group: ``term``, ``contrast``, the columns ``by``,
+        ``estimate`` (mean of the draws), ``std_error`` (their standard deviation), ``conf_low``
+        and ``conf_high``, and ``error``: standard error from a sample of rows, in ``std_error``.
+
+    Raises
+    ------
+    ConfigError
+        If a variable is not a column of the model, or its values cannot be changed alone.
+    DataError
+        If the run is unfinished, or a changed value is not one that the formula was fitted for.
+    """
+    opened = opened_run(run)
+
+    def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
+        wanted = columns.names if variables is None else variables
+        if isinstance(wanted, str):
+            wanted = [wanted]
+        named = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+        return scenarios_of(columns, named, comparison)
+
+    request = AverageRequest(
+        by=(by,) if isinstance(by, str) else tuple(by),
+        weights=weights, interval=interval, draws=draws, seed=seed, keep_draws=keep_draws,
+        scheduler=scheduler, progress=progress,
+    )  # fmt: skip
+    return table_of_answers(opened, model_of(opened, model), _table(opened, table), request, made)
+
+
+@documented(_OPTIONS, PASS_OPTIONS)
+def slopes(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    table: Any,
+    variables: Sequence[str] | None = None,
+    *,
+    by: str | Sequence[str] = (),
+    weights: bool = True,
+    model: Model | None = None,
+    interval: float = INTERVAL,
+    draws: int = DRAWS,
+    seed: int = 0,
+    keep_draws: bool = False,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """Average the derivative of the mean response in a variable over all rows, at every draw.
+
+    Parameters
+    ----------
+    variables
+        Columns of numbers; ``None``: all of them.
+
+    Returns
+    -------
+    pyarrow.Table
+        As :func:`comparisons`; the contrast is ``dY/dX``.
+
+    Raises
+    ------
+    ConfigError
+        If a variable is not a column of numbers of the model.
+    DataError
+        If the run is unfinished.
+    """
+    opened = opened_run(run)
+
+    def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
+        wanted = [variables] if isinstance(variables, str) else variables
+        if wanted is None:
+            wanted = [name for name in columns.names if name not in columns.levels]
+        return slopes_of(columns, wanted)
+
+    request = AverageRequest(
+        by=(by,) if isinstance(by, str) else tuple(by),
+        weights=weights, interval=interval, draws=draws, seed=seed, keep_draws=keep_draws,
+        scheduler=scheduler, progress=progress,
+    )  # fmt: skip
+    return table_of_answers(opened, model_of(opened, model), _table(opened, table), request, made)
+
+
+@documented(_OPTIONS, PASS_OPTIONS)
+def predictions(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    table: Any,
+    *,
+    by: str | Sequence[str] = (),
+    weights: bool = True,
+    model: Model | None = None,
+    interval: float = INTERVAL,
+    draws: int = DRAWS,
+    seed: int = 0,
+    keep_draws: bool = False,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """Average the mean response over all rows, or groups of rows, at every draw.
+
+    With ``by`` and ``weights`` a poststratification. Predictions of every row: ``predict``.
+
+    Returns
+    -------
+    pyarrow.Table
+        As :func:`comparisons`, without ``term`` and ``contrast``.
+
+    Raises
+    ------
+    ConfigError
+        If ``by`` is not a column of the model.
+    DataError
+        If the run is unfinished.
+    """
+    opened = opened_run(run)
+
+    def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
+        return [Scenario({})], [Contrast("", "", (0, 0), _ONE)]
+
+    request = AverageRequest(
+        by=(by,) if isinstance(by, str) else tuple(by),
+        weights=weights, interval=interval, draws=draws, seed=seed, keep_draws=keep_draws,
+        scheduler=scheduler, progress=progress,
+    )  # fmt: skip
+    return table_of_answers(opened, model_of(opened, model), _table(opened, table), request, made)

@@ -1,0 +1,93 @@
+"""``comparisons``, ``slopes`` and ``predictions`` on the command line."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from command_line import streammc
+
+import streammc as package
+from streammc.errors import ConfigError, IdentityError
+
+SIZES = ("--draws", "60", "--warmup", "60", "--chains", "2", "--seed", "1", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("averages")
+    rng = np.random.default_rng(1)
+    distance, origin = rng.exponential(800.0, 500).round(), rng.choice(["ATL", "JFK"], 500)
+    late = (rng.random(500) < 0.2 + 0.3 * (origin == "JFK")).astype(int)
+    pa_csv.write_csv(
+        pa.table({"late": late, "distance": distance, "origin": origin}), folder / "t.csv"
+    )
+    done = streammc(
+        "fit", folder / "t.csv", "-o", folder / "run", "--store", folder / "t.zarr", *SIZES,
+        "--formula", "late ~ distance + origin", "--model", "logistic",
+    )  # fmt: skip
+    assert 0 == done.code, done.err
+    return folder
+
+
+def test_answers_are_those_of_python_on_the_store_of_the_run_and_on_its_table(place):
+    asked = ("comparisons", place / "run", "--variables", "distance=[100,200]", "--json")
+    found = streammc(*asked, "--variables", "origin")
+    assert 0 == found.code, found.err
+    variables = {"distance": [100, 200], "origin": None}
+    own = package.comparisons(place / "run", package.open_store(place / "t.zarr"), variables)
+    assert own.to_pylist() == found.json["comparisons"]
+    for rows in ("t.csv", "t.zarr"):
+        again = streammc(*asked[:2], place / rows, *asked[2:])
+        assert 0 == again.code, again.err
+        expected = own["estimate"][0].as_py()
+        assert again.json["comparisons"][0]["estimate"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_tables_are_written_and_not_overwritten(place, tmp_path):
+    words = ("slopes", place / "run", "--variables", "distance", "--by", "origin")
+    for name in ("s.csv", "s.parquet"):
+        assert 0 == streammc(*words, "-o", tmp_path / name).code
+        before = (tmp_path / name).read_bytes()
+        refused = streammc(*words, "-o", tmp_path / name)
+        assert refused.code == IdentityError.exit_code, refused.err
+        assert "--overwrite" in refused.err
+        assert before == (tmp_path / name).read_bytes()
+        assert 0 == streammc(*words, "-o", tmp_path / name, "--overwrite").code
+    rows = list(csv.DictReader((tmp_path / "s.csv").read_text().splitlines()))
+    assert [row["origin"] for row in rows] == ["ATL", "JFK"]
+    estimates = pq.read_table(tmp_path / "s.parquet")["estimate"].to_pylist()
+    assert [float(row["estimate"]) for row in rows] == pytest.approx(estimates)
+    wrong = streammc(*words, "-o", tmp_path / "s.txt")
+    assert wrong.code == ConfigError.exit_code
+    assert "ends in .csv or .parquet" in wrong.err
+
+
+def test_text_is_a_table_with_the_interval(place):
+    text = streammc("predictions", place / "run", "--by", "origin", "--interval", "0.5").out
+    lines = text.splitlines()
+    assert lines[0].split() == ["origin", "estimate", "sd", "low", "high"]
+    assert [line.split()[0] for line in lines[1:3]] == ["ATL", "JFK"]
+    assert "intervals of 0.5" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--variables", "=1"), "expected NAME or NAME=WHAT"),
+        (("--variables", "distance="), "expected NAME or NAME=WHAT"),
+        (("--variables", "price"), "expected a column of the model, found 'price'"),
+        (("--variables", "origin=[ATL,LHR]"), "two levels of 'origin'"),
+        (("--comparison", "odds"), "expected a comparison among"),
+        (("--by", "carrier"), "expected a column of the model, found 'carrier'"),
+    ],
+)
+def test_wrong_questions_are_answered_in_a_line(place, words, message):
+    done = streammc("comparisons", place / "run", *words)
+    assert done.code == ConfigError.exit_code, done
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1

@@ -1,0 +1,254 @@
+"""Averages at every draw against all rows times all draws; what cannot be asked is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from mixed_runs import make_run
+
+import streammc
+from streammc import averages, models
+from streammc.errors import ConfigError, DataError
+from streammc.prediction.predictors import responses
+
+N, DRAWS = 20_000, 200
+FORMULA = "y ~ x * C(g) + z + I(z ** 2) + C(k)"
+
+
+def frame(n=N, seed=3):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "x": 3.0 + 2.0 * rng.normal(size=n),
+            "g": rng.choice(["a", "b", "c"], n, p=[0.5, 0.3, 0.2]),
+            "z": rng.exponential(size=n),
+            "k": rng.integers(0, 3, n),
+            "w": rng.integers(1, 4, n),
+            "t": rng.integers(1, 9, n),
+            "o": 0.2 * rng.normal(size=n),
+        }
+    )
+
+
+FAMILIES = {
+    "logistic": (models.logistic, {}),
+    "probit": (models.probit, {"weight": "w"}),
+    "binomial": (models.binomial, {"trials": "t"}),
+    "poisson": (models.poisson, {"offset": "o"}),
+    "exponential": (models.exponential, {}),
+    "gamma": (models.gamma, {}),
+    "negative-binomial": (models.negative_binomial, {"offset": "o", "weight": "w"}),
+    "gaussian": (models.gaussian, {}),
+    "student-t": (models.student_t, {}),
+}
+
+
+def case(name, tmp_path, table=None):
+    """A run with draws as far apart as those of a posterior of N rows, its table and its store."""
+    family, columns = FAMILIES[name]
+    table = frame() if table is None else table
+    rng = np.random.default_rng(7)
+    positive = {"exponential", "gamma"}
+    table["y"] = rng.integers(0, 2, len(table)) + (0.5 if name in positive else 0)
+    data = streammc.from_table(table, formula=FORMULA, chunk_rows=4096, **columns)
+    model = family()
+    q = data.n_features
+    centre = np.r_[-0.3, rng.normal(0.0, 0.25, q - 1), np.zeros(model.n_scalar)]
+    spread = 3.0 / np.sqrt(len(table))
+    theta = centre + spread * rng.normal(size=(2, DRAWS // 2, len(centre)))
+    return make_run(tmp_path / "run", model, data, theta), model, data, theta.reshape(DRAWS, -1)
+
+
+def brute(model, data, theta, change, table, weights):
+    """The average of every row of a changed table at every draw, by new columns of the design."""
+    changed = change(table.copy())
+    X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, changed)])
+    offset = table["o"].to_numpy() if data.attributes["offset"] else np.zeros(len(table))
+    eta = averages.predictors_of(model, X, offset, theta)
+    return weights @ responses(model, eta) / weights.sum()
+
+
+def weights_of(data, table):
+    weights = np.ones(len(table))
+    for column in ("weight", "trials"):
+        if data.attributes[column]:
+            weights = weights * table[data.attributes[column]].to_numpy()
+    return weights
+
+
+def step(table):
+    table["x"] += 1.0
+    return table
+
+
+def level(value):
+    return lambda table: table.assign(g=value)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_comparisons_are_those_of_all_rows_times_all_draws(name, tmp_path):
+    run, model, data, theta = case(name, tmp_path)
+    table = frame()
+    asked = streammc.comparisons(run, data, {"x": 1, "g": ["a", "c"]}, keep_draws=True)
+    weights = weights_of(data, table)
+    truth = [
+        brute(model, data, theta, step, table, weights)
+        - brute(model, data, theta, lambda t: t, table, weights),
+        brute(model, data, theta, level("c"), table, weights)
+        - brute(model, data, theta, level("a"), table, weights),
+    ]
+    for row, exact in zip(asked.to_pylist(), truth, strict=True):
+        sd = exact.std()
+        error = np.abs(np.array(row["draws"]) - exact)
+        assert error.max() < 0.01 * sd
+        assert row["estimate"] == pytest.approx(exact.mean(), abs=0.01 * sd)
+        assert row["std_error"] == pytest.approx(sd, rel=0.02)
+        assert row["conf_low"] == pytest.approx(np.quantile(exact, 0.05), abs=0.03 * sd)
+        assert row["error"] < averages.ENOUGH
+
+
+def test_groups_predictions_and_slopes(tmp_path):
+    run, model, data, theta = case("logistic", tmp_path)
+    table, ones = frame(), np.ones(N)
+    averaged = streammc.predictions(run, data, by=["g", "k"], keep_draws=True).to_pylist()
+    assert len(averaged) == 9
+    for row in averaged:
+        inside = ones * ((table.g == row["g"]) & (table.k == row["k"]))
+        exact = brute(model, data, theta, lambda t: t, table, inside)
+        assert np.abs(np.array(row["draws"]) - exact).max() < 0.01 * exact.std()
+    (slope,) = streammc.slopes(run, data, "z", keep_draws=True).to_pylist()
+    ends = [
+        brute(model, data, theta, lambda t, h=h: t.assign(z=t.z + h), table, ones)
+        for h in (-1e-4, 1e-4)
+    ]
+    exact = (ends[1] - ends[0]) / 2e-4
+    assert np.abs(np.array(slope["draws"]) - exact).max() < 0.01 * exact.std()
+
+
+@pytest.mark.parametrize("comparison", ["ratio", "lnratio", "lnor"])
+def test_other_comparisons_of_averages(comparison, tmp_path):
+    run, model, data, theta = case("logistic", tmp_path)
+    table, ones = frame(), np.ones(N)
+    asked = streammc.comparisons(
+        run, data, {"g": ["a", "b"]}, comparison=comparison, keep_draws=True
+    )
+    low, high = (brute(model, data, theta, level(each), table, ones) for each in "ab")
+    odds = high / (1 - high) / (low / (1 - low))
+    exact = {"ratio": high / low, "lnratio": np.log(high / low), "lnor": np.log(odds)}[comparison]
+    error = np.abs(np.array(asked["draws"].to_pylist()[0]) - exact)
+    assert error.max() < 0.01 * exact.std()
+
+
+def far_case(tmp_path):
+    """Draws so far apart that the expansion is poor."""
+    _, model, data, theta = case("logistic", tmp_path)
+    rng = np.random.default_rng(1)
+    wide = theta.mean(axis=0) + 0.4 * rng.normal(size=theta.shape)
+    return make_run(tmp_path / "far", model, data, wide[None]), model, data, wide
+
+
+def test_the_stated_error_is_that_of_the_sample(tmp_path, monkeypatch):
+    run, model, data, theta = far_case(tmp_path)
+    monkeypatch.setattr(averages, "ENOUGH", 10.0)
+    monkeypatch.setattr(averages, "SAMPLED", 200)
+    table = frame()
+    exact = brute(model, data, theta, step, table, np.ones(N)) - brute(
+        model, data, theta, lambda t: t, table, np.ones(N)
+    )
+    stated, found = [], []
+    for seed in range(40):
+        (row,) = streammc.comparisons(run, data, {"x": 1}, seed=seed, keep_draws=True).to_pylist()
+        stated.append(row["error"] ** 2)
+        found.append(np.mean((np.array(row["draws"]) - exact) ** 2) / exact.var())
+    ratio = np.sqrt(np.mean(found) / np.mean(stated))
+    assert 0.7 < ratio < 1.4
+    monkeypatch.setattr(averages, "_remainders", no_remainders(averages._remainders))
+    (row,) = streammc.comparisons(run, data, {"x": 1}, keep_draws=True).to_pylist()
+    lost = np.sqrt(np.mean((np.array(row["draws"]) - exact) ** 2)) / exact.std()
+    assert lost > 3.0 * np.sqrt(np.mean(stated))
+
+
+def no_remainders(original):
+    def broken(*arguments):
+        rest, errors = original(*arguments)
+        return [0.0 * each for each in rest], errors
+
+    return broken
+
+
+def test_a_poor_expansion_gets_more_rows_or_a_warning(tmp_path, monkeypatch):
+    run, _, data, _ = far_case(tmp_path)
+    monkeypatch.setattr(averages, "SAMPLED", 100)
+    (row,) = streammc.comparisons(run, data, {"x": 1}).to_pylist()
+    assert 0.0 < row["error"] <= averages.ENOUGH
+    monkeypatch.setattr(averages, "MOST_SAMPLED", 150)
+    with pytest.warns(UserWarning, match="from a sample of rows with a standard error of up to"):
+        streammc.comparisons(run, data, {"x": 1})
+
+
+def test_a_table_beside_the_store_and_any_number_of_threads(tmp_path):
+    run, _, data, _ = case("poisson", tmp_path)
+    table = frame()
+    asked = [
+        streammc.comparisons(run, rows, {"k": "pairwise", "z": "sd"}, by="g", scheduler=threads)
+        for rows, threads in ((data, None), (data, 3), (table, None))
+    ]
+    assert asked[0].equals(asked[1])
+    own, other = (each.to_pandas() for each in (asked[0], asked[2]))
+    assert (own.contrast == other.contrast).all()
+    assert np.allclose(own.estimate, other.estimate, atol=1e-3 * own.std_error.min())
+
+
+def test_levels_and_steps_are_spelled_as_documented(tmp_path):
+    run, _, data, _ = case("logistic", tmp_path, frame(2000))
+    every = streammc.comparisons(run, data).to_pandas()
+    assert list(every.term) == ["x", "g", "g", "z", "k", "k"]
+    assert list(every.contrast) == ["+1", "b - a", "c - a", "+1", "1 - 0", "2 - 0"]
+    assert (every.error == 0.0).all() or every.error.max() < averages.ENOUGH
+    some = streammc.comparisons(run, data, {"g": "sequential", "x": [1, 4.5], "k": [2, 0]})
+    assert some["contrast"].to_pylist() == ["b - a", "c - b", "4.5 - 1", "0 - 2"]
+
+
+def test_what_cannot_be_asked_is_refused(tmp_path):
+    run, _, data, _ = case("logistic", tmp_path, frame(2000))
+    for variables, message in (
+        ({"q": 1}, "expected a column of the model, found 'q': choose among x, g"),
+        (
+            {"g": 1},
+            r"expected reference, pairwise, sequential or two levels of 'g' such as \[a,c\]",
+        ),
+        ({"g": ["a", "d"]}, "two levels of 'g'"),
+        ({"x": "big"}, r"expected a step such as 1, sd, or two values such as \[10,20\] of 'x'"),
+        ({"x": 0}, "expected a step"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            streammc.comparisons(run, data, variables)
+    with pytest.raises(ConfigError, match="expected a comparison among difference, ratio"):
+        streammc.comparisons(run, data, {"x": 1}, comparison="odds")
+    with pytest.raises(ConfigError, match="found the factor 'g'"):
+        streammc.slopes(run, data, "g")
+    with pytest.raises(ConfigError, match="interval between 0 and 1"):
+        streammc.predictions(run, data, interval=90)
+
+
+def test_values_beyond_what_the_formula_was_fitted_for(tmp_path):
+    table = frame(2000)
+    table["y"] = np.random.default_rng(1).integers(0, 2, len(table))
+    data = streammc.from_table(table, formula="y ~ x + bs(x, df=4) + poly(z, 2)")
+    model = models.logistic()
+    theta = 0.1 * np.random.default_rng(2).normal(size=(1, 50, data.n_features))
+    run = make_run(tmp_path / "run", model, data, theta)
+    with pytest.raises(DataError, match="change the column by less"):
+        streammc.comparisons(run, data, {"x": 100.0})
+    with pytest.raises(ConfigError, match="found 'z' inside other expressions alone"):
+        streammc.comparisons(run, data, {"z": 1})
+
+
+def test_mixed_models_are_refused_with_the_reason(tmp_path):
+    table = frame(400)
+    table["y"] = np.random.default_rng(1).integers(0, 2, len(table))
+    data = streammc.from_table(table, formula="y ~ x + (1 | k)")
+    run = make_run(tmp_path / "run", models.logistic(), data, np.zeros((1, 20, 3)))
+    with pytest.raises(ConfigError, match="without groups, found a mixed one"):
+        streammc.predictions(run, table)
