@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from streammc.control_variates.mode.search import LARGEST_DECREMENT
 from streammc.models import logistic
 from streammc.priors import normal
 from streammc.protocols import RowBlock, Rows
+from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.factorised import pool
+from streammc.stores import from_arrays
 
 N, RADIUS = 30, 5.0
 
@@ -57,3 +62,24 @@ def test_the_radius_holds_all_but_a_small_mass_of_a_gaussian_around_its_centre()
     alone = pool.needed_radius(np.zeros(3))
     assert pool.OUTSIDE == pytest.approx(stats.chi2.sf(alone**2, 3), rel=1e-9)
     assert 5.0 + alone == pytest.approx(pool.needed_radius(np.array([3.0, 0.0, -4.0])))
+
+
+@pytest.mark.parametrize(
+    ("decrements", "stretch", "serves"),
+    [(1.0, 1.049, True), (2.0, 1.049, False), (0.0, 1.051, False)],
+)
+def test_the_read_of_the_certifying_pass_serves_all_that_it_may_certify(
+    decrements, stretch, serves
+):
+    """A mode at most a Newton decrement away, and a Gaussian at most 5 % wider."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(N, 2)), (rng.random(N) < 0.5).astype(float)
+    theta, factor = np.array([0.2, -0.4]), 0.3 * np.eye(2)
+    request = RunRequest(from_arrays(X, y), logistic(prior=normal(2.0)), chains=1, seed=1)
+    ahead = pool.Ahead(request, np.inf)
+    task = ahead.task(SimpleNamespace(theta=theta, factor=factor))
+    ahead.take(task.map(RowBlock(0, 0, X, y, np.zeros(N), np.ones(N))))
+    wider = stretch * factor
+    step = wider @ [decrements * LARGEST_DECREMENT, 0.0]
+    found = ahead.around(SimpleNamespace(theta_star=theta, factor=wider, newton_step=step))
+    assert serves == (found is not None)
