@@ -1,8 +1,12 @@
-"""What ``fit`` cannot do is refused in one line, before the long read, by command and in Python."""
+"""What ``fit`` cannot do is refused in one line before the long read; Ctrl-C keeps the draws.
+
+By command and in Python, on a table that is read in order.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +15,12 @@ import pytest
 from command_line import streammc as command
 
 import streammc
-from streammc.errors import StreammcError
+from streammc.errors import SamplingWarning, StreammcError
 from streammc.priors import flat, uniform
 from streammc.samplers.factorised import pool
 from streammc.stores.ingest import ingestion
 from streammc.stores.ingest.streamed_table import StreamedTable
+from streammc.trace.run_directory import RunDirectory
 
 SIZES = {"draws": 200, "warmup": 200, "chains": 2, "seed": 1}
 FLAGS = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
@@ -128,3 +133,45 @@ def test_a_stream_of_batches_is_kept_and_fitted(columns):
     tree = streammc.fit(reader, "y ~ x", "logistic", **SIZES)
     whole = streammc.fit(columns, "y ~ x", "logistic", **SIZES)
     assert np.array_equal(tree["posterior"]["beta"], whole["posterior"]["beta"])
+
+
+@pytest.fixture
+def control_c(monkeypatch):
+    """Send this process SIGINT after the first commit of draws, once."""
+    append, sent = RunDirectory.append, []
+
+    def interrupted(run, phase, *those):
+        append(run, phase, *those)
+        if phase == "draws" and not sent:
+            sent.append(phase)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunDirectory, "append", interrupted)
+
+
+LONG = {**SIZES, "draws": 30_000}
+
+
+def test_control_c_keeps_the_draws_of_a_table_that_is_read_in_order(
+    path, drawn, control_c, tmp_path
+):
+    run, words = tmp_path / "run", ("--formula", "y ~ x", "--model", "logistic")
+    flags = [*FLAGS, "--draws", str(LONG["draws"]), "--log-format", "json"]  # commits intervals
+    stopped = command("fit", path, "-o", run, *words, *flags)
+    assert stopped.code == 130
+    assert "Traceback" not in stopped.err
+    kept = RunDirectory.open(run).draws_matrix()
+    assert 0 < kept.shape[1] < LONG["draws"]
+    assert command("fit", path, "-o", run, *words, *flags).code == 0
+    whole = RunDirectory.open(run).draws_matrix()
+    assert whole.shape[1] == LONG["draws"]
+    assert np.array_equal(whole[:, : kept.shape[1]], kept)
+    tree = streammc.fit(path, "y ~ x", "logistic", **LONG)
+    assert np.array_equal(tree["posterior"]["beta"], whole)
+
+
+def test_control_c_in_python_returns_the_draws_so_far(path, drawn, control_c, tmp_path):
+    options = {"path": tmp_path / "run", "progress": lambda *_: None, **LONG}
+    with pytest.warns(SamplingWarning, match=r"interrupted: each chain has .* draws"):
+        tree = streammc.fit(path, "y ~ x", "logistic", **options)
+    assert 0 < tree["posterior"].sizes["draw"] < LONG["draws"]
