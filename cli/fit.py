@@ -43,6 +43,7 @@ def fit(ctx: click.Context, settings: FitSettings) -> int:
 def rows_of_tables(output: Output, settings: FitSettings, model: Any, sampler: Any) -> Any:
     """Return the rows of the tables: in the store, made if need be, in memory, or in order."""
     from streammc.cli.ingest import made_store
+    from streammc.models.base import sums_of_responses
     from streammc.runs.setup import refuse_in_order
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
     from streammc.stores.ingest.ingestion import rows_of
@@ -55,7 +56,7 @@ def rows_of_tables(output: Output, settings: FitSettings, model: Any, sampler: A
         return open_store(settings.store)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made = as_in(IngestOptions(**options), None)
+        made = as_in(IngestOptions(**options, sufficient=sums_of_responses(model)), None)
         data = rows_of(
             list(settings.table),
             made,

@@ -41,7 +41,13 @@ from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.predict import model_of, opened_run, require_predictable
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
-from streammc.prediction.predictors import check, load_draws, responses, standardization
+from streammc.prediction.predictors import (
+    check,
+    load_draws,
+    require_rows,
+    responses,
+    standardization,
+)
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs import record
 from streammc.stores.data_set import RowTable
@@ -663,6 +669,8 @@ def table_of_answers(
             "are not computed yet: use streammc predict, whose rows can be averaged"
         )
     require_predictable(model, PredictionRequest())
+    if not request.weights:
+        require_rows(table, "count each once")
     posterior = load_draws(run, model, request.draws)
     described = record.describe_design(table.attributes)
     for line in check({**posterior.design, "response": None}, {**described, "response": None}):

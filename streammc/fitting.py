@@ -93,6 +93,7 @@ def fit(call: FitCall) -> xarray.DataTree:
     >>> list(tree.posterior.feature.values)
     ['Intercept', 'x']
     """
+    from streammc.models.base import sums_of_responses
     from streammc.runs.interactive import sample
     from streammc.runs.setup import refuse_in_order
     from streammc.stores.ingest.ingest_options import IngestOptions, as_in
@@ -116,7 +117,9 @@ def fit(call: FitCall) -> xarray.DataTree:
         sampler.check_model(model)
     table = values_of(call, ColumnOptions)
     del table["seed"]  # that of the run, and not of the shuffle
-    options = as_in(IngestOptions(**table, formula=call.formula), None)
+    sums = sums_of_responses(model)
+    made = IngestOptions(**table, formula=call.formula, sufficient=sums)
+    options = as_in(made, None)
     store = rows_of(
         call.table,
         options,

@@ -315,6 +315,7 @@ class Model(Protocol):
     multimodal: bool
     exchangeable: bool
     takes_trials: bool
+    sufficient: str | None
     derivative_bounds: tuple[float, ...]
     """These traits have their meanings and defaults in ``models.base.StatedModel``."""
 

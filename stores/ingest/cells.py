@@ -8,14 +8,14 @@ number of rows. Two values that are one number, as 0.0 and -0.0, may stay two ce
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streammc.protocols import Index, Vector
 from streammc.stores.in_threads import ahead
-from streammc.stores.ingest.column_values import with_nan
+from streammc.stores.ingest.column_values import LIMIT, with_nan
 from streammc.stores.sources.source import Texts
 from streammc.stores.sources.tables import Table
 
@@ -34,14 +34,25 @@ _HOPELESS: Final = 0.95
 _MERGED_ROWS: Final = 1 << 18
 """Cells of single blocks that are merged at once, at least."""
 _COUNT, _FIRST = "\0count", "\0first"  # no column has such a name
+_SUMS: Final = ("\0sum", "\0squares")
+_ROUNDING: Final = 1e-13
+"""Share of a sum of squares below which what is left of it is rounding."""
 
 
 class NoCellsError(Exception):
     """A table whose rows make no cells; the text says what was found."""
 
 
+class NoSumsError(Exception):
+    """Responses whose sums do not stand for them: rows of a cell have to be equal in them."""
+
+
 def cells_of(
-    table: Table, always: bool, labels: Sequence[str], progress: Callable[[int], None]
+    table: Table,
+    always: bool,
+    labels: Sequence[str],
+    progress: Callable[[int], None],
+    statistics: Statistics | None = None,
 ) -> CellTable:
     """Return a table whose first read finds its cells; see :class:`CellTable`.
 
@@ -61,7 +72,16 @@ def cells_of(
         )
     if not always and table.n_rows is not None and table.n_rows < LEAST_ROWS:
         raise NoCellsError(f"{table.n_rows:,} rows")
-    return CellTable(table, always, progress)
+    return CellTable(table, always, progress, statistics)
+
+
+class Statistics(NamedTuple):
+    """Responses whose sums over the rows of a cell decide its likelihood."""
+
+    response: str
+    """A column of numbers that is the response."""
+    kind: str
+    """``mean``, ``counts`` or ``moments``; see ``models.base.StatedModel.sufficient``."""
 
 
 class CellTable(Table):
@@ -79,17 +99,31 @@ class CellTable(Table):
         (``auto``).
     progress
         Called with the number of rows read so far.
+    statistics
+        Rows that differ in this response alone are one cell, read as one row or two with responses
+        of the same sums. ``None``: rows of a cell have equal responses.
 
     Raises
     ------
     NoCellsError
         By the first read, if there are too many cells.
+    NoSumsError
+        By the first read, if responses are no numbers, or none that the statistics are for.
     """
 
-    def __init__(self, table: Table, always: bool, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        always: bool,
+        progress: Callable[[int], None],
+        statistics: Statistics | None = None,
+    ) -> None:
         vars(self).update(vars(table))
         self.spool = False
+        self.statistics = statistics
         self._rows, self._always, self._progress = table, always, progress
+        self._shift = 0.0
+        """Subtracted from responses before they are squared."""
         self._asked: tuple[Any, ...] = ()
         self._cells: Any = None
         self._counts: Index = np.empty(0, np.int64)
@@ -123,6 +157,9 @@ class CellTable(Table):
 
     def _found(self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]) -> Any:
         """Read the rows; return the cells as an Arrow table, and keep their counts."""
+        keys = [name for name in columns if self.statistics is None or name != self.statistics[0]]
+        if not keys:
+            raise NoSumsError
         merged: Any = None
         waiting: list[Any] = []
         seen = 0
@@ -131,19 +168,22 @@ class CellTable(Table):
             seen += rows_read
             different = sum(each.num_rows for each in waiting)
             if different >= max(_MERGED_ROWS, 0 if merged is None else merged.num_rows):
-                merged, waiting = _merged(merged, waiting, columns), []
+                merged, waiting = _merged(merged, waiting, keys), []
                 self._check_size(merged, seen)
             self._progress(seen)
         if merged is None and not waiting:
             raise NoCellsError("no rows")
-        merged = _merged(merged, waiting, columns)
+        merged = _merged(merged, waiting, keys)
         self._check_size(merged, seen)
         few = LEAST_PER_CELL * merged.num_rows <= seen >= LEAST_ROWS
         if not (few or self._always):
             raise NoCellsError(_different(merged.num_rows, seen))
         merged = merged.sort_by(_FIRST)
-        counts = with_nan(merged.column(_COUNT).combine_chunks().cast(pa.float64()))
-        self._counts = counts.astype(np.int64)
+        self._counts = _numbers(merged.column(_COUNT)).astype(np.int64)
+        if self.statistics is not None:
+            sums = [_numbers(merged.column(name)) for name in _SUMS if name in merged.column_names]
+            row, y, self._counts = _points(self.statistics.kind, self._counts, sums, self._shift)
+            merged = merged.take(pa.array(row)).append_column(self.statistics.response, pa.array(y))
         self.n_rows = merged.num_rows
         return merged.select(list(columns))
 
@@ -153,15 +193,27 @@ class CellTable(Table):
         """Read the rows: yield the rows and the cells of each batch."""
         orders: dict[str, Any] = {}
         seen = 0
+        keys = [name for name in columns if self.statistics is None or name != self.statistics[0]]
         of_rows = [([], "count_all"), (_FIRST, "first")]
         for batch in self._rows.batches(columns, rows, text=text, levels=levels):
             self._check_orders(batch, orders)
             if seen == 0 and batch.num_rows >= LEAST_ROWS:
-                _check_head(batch.slice(0, LEAST_ROWS), columns)
+                _check_head(batch.slice(0, LEAST_ROWS), keys)
             numbers = pa.array(np.arange(seen, seen + batch.num_rows))
-            seen += batch.num_rows
             table = pa.table(batch).append_column(_FIRST, numbers)
-            yield batch.num_rows, _grouped(table, columns, of_rows)
+            summed = list[str]()
+            if self.statistics is not None:
+                y = _responses(batch.column(self.statistics.response), self.statistics.kind)
+                if seen == 0 and self.statistics.kind == "moments":
+                    self._shift = float(y.mean()) if y.size else 0.0
+                y = y - self._shift
+                powers = [y, y * y] if self.statistics.kind == "moments" else [y]
+                for name, each in zip(_SUMS, powers, strict=False):
+                    table = table.append_column(name, pa.array(each))
+                    summed.append(name)
+            seen += batch.num_rows
+            aggregates = [*of_rows, *((name, "sum") for name in summed)]
+            yield batch.num_rows, _grouped(table, keys, aggregates)
 
     def _check_orders(self, batch: Any, orders: dict[str, Any]) -> None:
         """Refuse ordered categories of which two parts of the table have other lists."""
@@ -203,6 +255,57 @@ def _check_head(head: Any, columns: Sequence[str]) -> None:
         raise NoCellsError(_different(different, head.num_rows))
 
 
+def _numbers(column: Any) -> Vector:
+    """Return an Arrow column of numbers as float64."""
+    return with_nan(column.combine_chunks().cast(pa.float64()))
+
+
+def _responses(array: Any, kind: str) -> Vector:
+    """Return responses as float64; refuse those that are no numbers, or not of their kind."""
+    if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+        raise NoSumsError
+    y = with_nan(array.cast(pa.float64(), safe=False))
+    good = np.isfinite(y) & (np.abs(y) < LIMIT)
+    if kind != "moments":
+        good &= y >= 0.0
+    if kind == "counts":
+        good &= y == np.rint(y)
+    if not good.all():
+        raise NoSumsError
+    return y
+
+
+def _points(
+    kind: str, n: Index, sums: Sequence[Vector], shift: float
+) -> tuple[Index, Vector, Index]:
+    """Return the cell, the response and the number of rows of each point.
+
+    Points of a cell have the number of its rows and the sum of its responses: of counts whole
+    numbers beside their mean, of moments two responses ``k`` and ``n - k`` times, ``k = n // 2``,
+    with the same sum of squares: ``mean + a`` and ``mean - b``,
+
+        a^2 = S (n - k) / (n k),   b^2 = S k / (n (n - k)),   S = sum (y - mean)^2.
+    """
+    total = sums[0]
+    mean = total / n
+    if kind == "mean":
+        return np.arange(len(n)), mean, n
+    if kind == "counts":
+        low = np.floor(mean)
+        more = np.rint(total - low * n).astype(np.int64)
+        y, counts = np.stack([low, low + 1.0], 1), np.stack([n - more, more], 1)
+    else:
+        rest = np.maximum(sums[1] - total * mean, 0.0)
+        rest[rest <= _ROUNDING * sums[1]] = 0.0
+        k = np.where(rest > 0.0, n // 2, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up = np.where(k > 0, np.sqrt(rest * (n - k) / (n * np.maximum(k, 1))), 0.0)
+            down = np.where(k > 0, np.sqrt(rest * k / (n * np.maximum(n - k, 1))), 0.0)
+        y, counts = np.stack([mean + up, mean - down], 1) + shift, np.stack([k, n - k], 1)
+    there = np.flatnonzero(counts.ravel() > 0)
+    return there // 2, y.ravel()[there], counts.ravel()[there]
+
+
 def _merged(merged: Any, waiting: Sequence[Any], columns: Sequence[str]) -> Any:
     """Return an Arrow table with the cells of several; their types have to be the same."""
     parts = [*([] if merged is None else [merged]), *waiting]
@@ -212,7 +315,8 @@ def _merged(merged: Any, waiting: Sequence[Any], columns: Sequence[str]) -> Any:
         joined = pa.concat_tables(parts).unify_dictionaries()
     except pa.ArrowException as error:
         raise _not_grouped(error) from error
-    return _grouped(joined, columns, [(_COUNT, "sum"), (_FIRST, "min")])
+    sums = [(name, "sum") for name in _SUMS if name in joined.column_names]
+    return _grouped(joined, columns, [(_COUNT, "sum"), (_FIRST, "min"), *sums])
 
 
 def _grouped(table: Any, columns: Sequence[str], aggregates: Sequence[Any]) -> Any:
@@ -222,7 +326,7 @@ def _grouped(table: Any, columns: Sequence[str], aggregates: Sequence[Any]) -> A
         grouped = table.group_by(list(columns), use_threads=False).aggregate(aggregates)
     except pa.ArrowException as error:
         raise _not_grouped(error) from error
-    return grouped.rename_columns([*columns, _COUNT, _FIRST][: grouped.num_columns])
+    return grouped.rename_columns([*columns, _COUNT, _FIRST, *_SUMS][: grouped.num_columns])
 
 
 def _not_grouped(error: Exception) -> NoCellsError:

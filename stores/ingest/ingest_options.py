@@ -25,6 +25,8 @@ class IngestOptions(TableOptions):
 
     text_ids: bool = False
     """Whether row ids of a CSV file stay text, also if each is written as an integer."""
+    sufficient: str | None = None
+    """Statistics of the responses of a cell that suffice for the family of a fit; see ``Model``."""
     cloud: str | None = None
     """``None`` for chunks that are mapped; ``"raw"`` or ``"zstd"`` for shards."""
     like: Mapping[str, Any] | None = None

@@ -303,9 +303,10 @@ def rows_of(
     say otherwise, and kept in memory, unless they do not fit. Warnings name the line ``depth``
     calls above.
     """
-    if options.cells is None and path is None and not keep:
+    if options.cells is None and path is None and not keep and options.like is None:
         options = replace(options, cells="auto")
     if path is not None:
+        options = replace(options, sufficient=None)  # a store is for any family
         report = make_store(table, path, options, overwrite=overwrite)
         _warn(report["warnings"], depth)
         return open_store(path)

@@ -18,8 +18,16 @@ from streammc.rng import Role, stream
 from streammc.stores.format.layout import CELLS, CODES, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.formula.fitted import Design
+from streammc.stores.formula.parser import Column, read_terms
 from streammc.stores.in_threads import ahead
-from streammc.stores.ingest.cells import LEAST_PER_CELL, CellTable, NoCellsError, cells_of
+from streammc.stores.ingest.cells import (
+    LEAST_PER_CELL,
+    CellTable,
+    NoCellsError,
+    NoSumsError,
+    Statistics,
+    cells_of,
+)
 from streammc.stores.ingest.coded_factors import (
     CodedFactor,
     Expansion,
@@ -75,6 +83,7 @@ class Prepared:
         first_read: ReadRecord | None = None,
     ) -> None:
         self.first_read = first_read
+        self.statistics: Statistics | None = None
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
@@ -92,7 +101,9 @@ class Prepared:
         labels = [column for column in (self._ids, self._labels) if column is not None]
         if options.cells in ("auto", "yes"):
             report = partial(self._report, total=table.n_rows, phase="cells")
-            table = cells_of(table, options.cells == "yes", [each.role for each in labels], report)
+            roles = [each.role for each in labels]
+            sums = self.statistics = statistics_of(options)
+            table = cells_of(table, options.cells == "yes", roles, report, sums)
         self._table = table
         self._blocks: TableBlocks | FormulaBlocks
         self._design: Design | None = None
@@ -326,6 +337,8 @@ class Prepared:
         }
         if self.encoding.cells:
             attributes[CELLS] = {"rows": self.scan.n_counted}
+            if self.statistics is not None:
+                attributes[CELLS]["statistics"] = self.statistics.kind
         if spellings is not None:
             attributes[MISSING] = list(spellings)
         if self._ids is not None:
@@ -440,6 +453,10 @@ def prepared_table(
         return Prepared(table, by_rows, folder, progress, first_read)
     try:
         return Prepared(table, options, folder, progress)
+    except NoSumsError:
+        return prepared_table(
+            table, replace(options, sufficient=None), folder, progress, first_read
+        )
     except NoCellsError as error:
         if options.cells == "yes":
             raise DataError(
@@ -450,6 +467,17 @@ def prepared_table(
         Prepared(table, by_rows, folder, progress)
         raise
     return Prepared(table, by_rows, folder, progress, first_read)
+
+
+def statistics_of(options: IngestOptions) -> Statistics | None:
+    """Return the response whose sums suffice; ``None`` if it is no column used as it is."""
+    if options.sufficient is None or options.trials is not None:
+        return None
+    name = options.response
+    if options.formula is not None:
+        node = read_terms(options.formula).response
+        name = node.name if isinstance(node, Column) else None
+    return None if name is None else Statistics(name, options.sufficient)
 
 
 @dataclass(frozen=True)

@@ -311,6 +311,15 @@ def unknown_level(rows: Rows) -> Level:
     return Level()
 
 
+def sums_of_responses(model: object) -> str | None:
+    """Return ``sufficient`` of a model, if its class states it.
+
+    A class that is made of another may have another likelihood.
+    """
+    stated: str | None = vars(type(model)).get("sufficient")
+    return stated
+
+
 class StatedModel(Shown, ABC):
     """A model that states its parameters, in the order of theta: coefficients come first."""
 
@@ -343,6 +352,10 @@ class StatedModel(Shown, ABC):
     see ``models.third_derivative``; ``None``: none is known."""
     exchangeable: ClassVar[bool] = False
     """Whether :meth:`relabelled` returns all positions of the same density."""
+    sufficient: ClassVar[str | None] = None
+    """Sums of the responses of equal rows that decide their likelihood, beside their number:
+    ``mean``, the sum; ``counts``, that of whole numbers, up to a constant; ``moments``, the sum and
+    the sum of squares. ``None``: none are known."""
     takes_trials: ClassVar[bool] = False
     """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
     :meth:`simulate_trials`."""

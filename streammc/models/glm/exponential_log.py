@@ -69,6 +69,7 @@ class Exponential(LinearModel):
     """Exponential regression; build it with :func:`exponential`."""
 
     name: ClassVar[str] = "exponential"
+    sufficient: ClassVar[str | None] = "mean"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link

@@ -102,6 +102,7 @@ class Gaussian(LinearModel):
 
     name: ClassVar[str] = "gaussian"
     location_scale: ClassVar[bool] = True
+    sufficient: ClassVar[str | None] = "moments"
     level: ClassVar[Any] = staticmethod(response_level)
     link_kernel: ClassVar[Any] = link
     exact_sums: ClassVar[Any] = staticmethod(gaussian_sums)

@@ -71,6 +71,7 @@ class Poisson(LinearModel):
     """Poisson regression; build it with :func:`poisson`."""
 
     name: ClassVar[str] = "poisson"
+    sufficient: ClassVar[str | None] = "counts"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link

@@ -91,10 +91,12 @@ def tempering(
 
 
 def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
-    """Return the constant that the log-likelihood omits; ``None``: it depends on hidden trials."""
+    """Return the constant that the log-likelihood omits; ``None``: it depends on hidden numbers."""
+    attributes = dataset.attributes
+    if (attributes.get("cells") or {}).get("statistics") == "counts":
+        return None  # the factorials are those of the rows
     if not model.takes_trials:
         return 0.0
-    attributes = dataset.attributes
     if dataset.temperature != 1.0:
         return None
     if attributes.get("trials") and (attributes.get("weight") or attributes.get("cells")):

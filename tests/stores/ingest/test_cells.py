@@ -14,6 +14,7 @@ from command_line import streammc as command
 import streammc
 from streammc import registry
 from streammc.errors import ConfigError, DataError, IdentityError
+from streammc.models.base import sums_of_responses
 from streammc.priors import normal
 from streammc.stores.ingest import cells, ingestion
 from streammc.stores.ingest.cells import CellTable
@@ -326,6 +327,18 @@ def test_a_store_of_cells_takes_no_more_rows_and_predicts_by_rows(files, tmp_pat
     assert streammc.predict(run, rows).sizes["row"] == N
 
 
+def test_averages_over_cells_are_those_over_rows(files):
+    data = streammc.open_store(files / "s.zarr")
+    sizes = {"draws": 200, "warmup": 100, "chains": 2, "seed": 1}
+    run = streammc.sample(data, streammc.models.logistic(), **sizes)
+    rows = streammc.from_table(str(files / "t.parquet"), like=data)
+    found = [streammc.comparisons(run, each, {"x": 1, "g": None}) for each in (rows, data)]
+    expected, of_cells = (each["estimate"].to_numpy() for each in found)
+    np.testing.assert_allclose(of_cells, expected, rtol=1e-3)
+    with pytest.raises(DataError, match="expected rows to count each once, found"):
+        streammc.comparisons(run, data, {"x": 1}, weights=False)
+
+
 def test_leave_one_out_of_cells_is_that_of_rows(files):
     found = []
     for choice in ("no", "yes"):
@@ -370,3 +383,128 @@ def test_fit_draws_from_cells_and_says_so(files, monkeypatch):
         assert np.abs((mean - means[1]) / sd).max() < 4.5 * np.sqrt(2.0 / 1000.0)
     broken = means[1] + 0.3 * sd
     assert np.abs((broken - means[1]) / sd).max() > 4.5 * np.sqrt(2.0 / 1000.0)
+
+
+SUMS = {
+    "gaussian": ("f ~ C(a) + g + x", {"weight": "w"}),
+    "poisson": ("k ~ C(a) + g + x", {"offset": "e", "weight": "w"}),
+    "exponential": ("f2 ~ C(a) + g + x", {"offset": "e"}),
+}
+
+
+@pytest.fixture(scope="module")
+def continuous(columns):
+    rng = np.random.default_rng(6)
+    f = 1e4 + columns["z"] + rng.normal(size=N)
+    return {**columns, "f": f, "f2": rng.exponential(np.exp(0.3 * columns["x"]))}
+
+
+def of_sums(table, family, **options):
+    """Return the rows of a table and its cells by the sums of their responses, and the model."""
+    formula, roles = SUMS[family]
+    model = registry.model(family)()  # default priors are those of the rows, too
+    shared = {"formula": formula, "dtype": "float64", **roles, **options}
+    rows = streammc.from_table(table, cells="no", **shared)
+    chosen = IngestOptions(cells="yes", sufficient=model.sufficient, **shared)
+    return rows, ingestion.rows_of(table, chosen, None, overwrite=False), model
+
+
+@pytest.mark.parametrize("family", SUMS)
+def test_sums_of_responses_are_enough(family, continuous):
+    rows, of_cells, model = of_sums(continuous, family)
+    designs = len({*zip(*(continuous[each] for each in ("a", "g", "x", "e", "w")), strict=True)})
+    assert of_cells.n_rows <= 2 * designs < N / 4
+    assert of_cells.attributes["cells"] == {"rows": N, "statistics": model.sufficient}
+    pair = [streammc.control_variates(each, model) for each in (rows, of_cells)]
+    assert distance(*pair) < 1e-10 * max(1.0, np.abs(pair[0].theta_star).max())
+
+
+def test_sums_without_their_squares_are_caught(continuous, monkeypatch):
+    rows, right, model = of_sums(continuous, "gaussian")
+    monkeypatch.setattr(cells, "_ROUNDING", 2.0)  # every sum of squares counts as rounding
+    _, broken, _ = of_sums(continuous, "gaussian")
+    first, same, other = (streammc.control_variates(each, model) for each in (rows, right, broken))
+    assert distance(first, same) < 1e-6
+    assert abs(other.theta_star[-1] - first.theta_star[-1]) > 0.1  # log sigma
+
+
+@pytest.mark.parametrize("kind", ["counts", "moments", "mean"])
+def test_points_have_the_sums_of_their_rows(kind):
+    rng = np.random.default_rng(7)
+    n = np.r_[np.arange(1, 40), 10**6 + 1]
+    y = [rng.poisson(3.0, each).astype(float) + (kind != "counts") * rng.random() for each in n]
+    y[3][:] = y[3][0]
+    sums = [np.array([each.sum() for each in y]), np.array([(each**2).sum() for each in y])]
+    row, point, count = cells._points(kind, n, sums, 0.0)
+    assert count.min() >= 1
+    assert point.size <= 2 * n.size
+    totals = [np.bincount(row, weights) for weights in (count, count * point, count * point**2)]
+    np.testing.assert_array_equal(totals[0], n)
+    np.testing.assert_allclose(totals[1], sums[0], rtol=1e-13)
+    if kind == "counts":
+        assert np.array_equal(point, np.rint(point))
+    if kind == "moments":
+        np.testing.assert_allclose(totals[2], sums[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "formula"),
+    [
+        ({"k": np.where(np.arange(N) == 5, -1, 1)}, "k ~ g"),
+        ({"k": np.where(np.arange(N) == 5, 0.5, 1.0)}, "k ~ g"),
+        ({"k": np.arange(N) % 2 == 0}, "k ~ g"),
+        ({}, "I(k + 1) ~ g"),
+        ({}, "k ~ 1"),
+    ],
+)
+def test_responses_without_sums_have_to_be_equal(change, formula, columns):
+    options = IngestOptions(formula=formula, cells="yes", sufficient="counts")
+    made = ingestion.rows_of({**columns, **change}, options, None, overwrite=False)
+    assert made.attributes["cells"] == {"rows": N}
+
+
+def test_a_missing_response_is_dropped_or_found_by_its_row(columns):
+    k = columns["k"].astype(float)
+    k[[4, 9]] = np.nan
+    shared = {"formula": "k ~ g", "cells": "yes", "sufficient": "counts"}
+    with pytest.raises(DataError, match="missing values in 2 rows, first in data row 5"):
+        ingestion.rows_of({**columns, "k": k}, IngestOptions(**shared), None, overwrite=False)
+    options = IngestOptions(**shared, drop_missing=True)
+    with pytest.warns(UserWarning, match="left out: 2"):
+        made = ingestion.rows_of({**columns, "k": k}, options, None, overwrite=False)
+    assert made.attributes["cells"] == {"rows": N - 2}
+
+
+@pytest.mark.parametrize("command_line", [False, True])
+def test_fit_keeps_the_sums_of_a_continuous_response(command_line, continuous, tmp_path):
+    table = {name: continuous[name] for name in ("f", "a", "g", "x")}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    runs = []
+    for choice in ("no", "yes"):
+        if command_line:
+            run = str(tmp_path / choice)
+            words = ["fit", str(tmp_path / "t.parquet"), "-o", run, "--formula", "f ~ C(a) + g + x"]
+            sizes = ["--draws", "300", "--warmup", "200", "--chains", "2", "--seed", "1"]
+            done = command(*words, "--model", "gaussian", "--cells", choice, *sizes, "--json")
+            assert done.code == 0, done.err
+            runs.append(done.json)
+        else:
+            tree = streammc.fit(
+                table, "f ~ C(a) + g + x", "gaussian", cells=choice, draws=300, warmup=200,
+                chains=2, seed=1,
+            )  # fmt: skip
+            runs.append(json.loads(tree.attrs["summary"]))
+    assert [len(run["notes"]) for run in runs] == [0, 1]
+    for label, rows in runs[0]["parameters"].items():
+        found = runs[1]["parameters"][label]
+        error = 4.5 * np.hypot(rows["mcse_mean"], found["mcse_mean"])
+        assert abs(found["mean"] - rows["mean"]) < error
+        assert found["sd"] == pytest.approx(rows["sd"], rel=0.2)
+
+
+def test_a_family_made_of_another_states_its_own_sums():
+    class Overdispersed(type(streammc.models.poisson())):
+        pass
+
+    assert sums_of_responses(streammc.models.poisson()) == "counts"
+    assert sums_of_responses(Overdispersed(normal(scale=1.0))) is None
