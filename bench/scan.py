@@ -1,7 +1,8 @@
 """From a Parquet file to exact draws, without a store, beside the way through a store.
 
 Run as ``python bench/scan.py FOLDER [--rows N ...]``: logistic regression on 8 float32 columns, by
-default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and as much for the store. Each command is a
+default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and as much for the store. 1e9 rows are ten
+files of int8 columns, 9 GB: normal numbers times 24, rounded. Each command is a
 process of its own, with its imports; memory is anonymous, as in ``memory.py``. Beside them the time
 in which pyarrow alone reads the columns. Writes the table ``scan`` into
 ``docs/explanation/exact-from-sequential-reads.md``.
@@ -15,38 +16,60 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from memory import measure
+from numpy.typing import NDArray
 from page import machine, publish, short
 
 PAGE = "exact-from-sequential-reads.md"
 COLUMNS = 8
+LARGE = 10**9
 PIECE = 10**6
 DRAWS = ("--draws", "3000", "--warmup", "500", "--seed", "1", "--quiet", "--json")
 
 
 def write_table(path: Path, n_rows: int) -> None:
-    """Write independent standard normal columns and a response of a third of ones."""
-    rng = np.random.default_rng(1)
-    slopes = rng.normal(0.0, 0.3, COLUMNS)
+    """Write independent standard normal columns and a response of a third of ones.
+
+    A large table is a folder of ten files.
+    """
+    slopes = np.random.default_rng(1).normal(0.0, 0.3, COLUMNS)
+    if n_rows < LARGE:
+        write_file(path, n_rows, slopes, 1, np.float32)
+        return
+    path.mkdir()
+    for number in range(10):
+        write_file(path / f"{number}.parquet", n_rows // 10, slopes, 2 + number, np.int8)
+
+
+def write_file(path: Path, n_rows: int, slopes: NDArray[Any], seed: int, dtype: Any) -> None:
+    """Write a file of a table; small integers are the numbers times 24."""
+    rng = np.random.default_rng(seed)
     names = [f"x{j}" for j in range(COLUMNS)]
-    schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.uint8())])
+    kind = pa.from_numpy_dtype(dtype)
+    schema = pa.schema([*((name, kind) for name in names), ("y", pa.uint8())])
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
         for first in range(0, n_rows, PIECE):
             m = min(PIECE, n_rows - first)
             X = rng.standard_normal((COLUMNS, m), dtype=np.float32)
-            y = (rng.logistic(size=m) < slopes @ X - 0.5).astype(np.uint8)
-            writer.write_table(pa.table([*map(pa.array, X), pa.array(y)], schema=schema))
+            if dtype is np.int8:
+                X = np.rint(24.0 * X).clip(-127.0, 127.0)
+            size = 24.0 if dtype is np.int8 else 1.0
+            y = (rng.logistic(size=m) < slopes @ X / size - 0.5).astype(np.uint8)
+            columns = [pa.array(each.astype(dtype)) for each in X]
+            writer.write_table(pa.table([*columns, pa.array(y)], schema=schema))
 
 
 def seconds_of_reading(path: Path) -> float:
     """Return the time in which pyarrow reads all columns, batch by batch."""
     began = time.perf_counter()
-    for _ in pq.ParquetFile(path).iter_batches(batch_size=2**17):
-        pass
+    for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        for _ in pq.ParquetFile(file).iter_batches(batch_size=2**17):
+            pass
     return time.perf_counter() - began
 
 

@@ -10,8 +10,8 @@ gradient and Hessian, one number, one vector and one matrix per scenario and gro
 every draw then costs as much as a product with that matrix, however many rows there are. The rest
 of the expansion is a mean over a random sample of rows of every group (a difference estimate), the
 same rows in every scenario; its standard error over the standard deviation of the draws is
-reported, and a second pass takes more rows where it is above ``ENOUGH``. A group with no more rows
-than the sample is exact.
+reported, and more rows are taken where it is above ``ENOUGH``, if need be by a second pass. A group
+with no more rows than the sample is exact.
 
 Comparisons and slopes are functions of the averages of two scenarios.
 """
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 ENOUGH: Final = 0.01
 """Standard error of the remainder, in standard deviations of the draws, that is small enough."""
+FEWEST: Final = 128
+"""Rows of a group whose remainders are evaluated first."""
 SAMPLED: Final = 1024
 """Rows of a group that the first pass samples."""
 MOST_SAMPLED: Final = 2**18
@@ -74,7 +76,7 @@ _STEP: Final = 1e-3
 _DERIVATIVE: Final = 1e-3
 """Step of the difference quotient of a slope, in standard deviations of its column."""
 DRAWS: Final = 4000
-_AT_ONCE: Final = 2**22
+_AT_ONCE: Final = 2**19
 """Rows times draws that are evaluated together."""
 
 Change = Callable[[Vector], Vector]
@@ -254,6 +256,10 @@ class Sums(NamedTuple):
     offset: Vector
     sampled_weight: Vector
 
+    def first(self, count: int) -> Sums:
+        """Return the sums with the first rows of the sample alone, which are a sample, too."""
+        return Sums(*self[:3], *(part[:count] for part in self[3:]))
+
 
 @dataclass(frozen=True, eq=False)
 class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
@@ -295,8 +301,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
                     self.model, rows[part], weight[part], f[part], slope[:, part], bend[:, :, part]
                 )
         for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
-            chosen = low + np.sort(np.argsort(keys[low:high])[: self.sampled])
-            chosen = chosen[np.argsort(keys[chosen])]
+            chosen = low + _smallest(keys[low:high], self.sampled)
             found[labels[g]] = Sums(
                 high - low, float(weight[low:high].sum()), moments[g], keys[chosen],
                 X[chosen], offset[chosen], weight[chosen],
@@ -336,6 +341,15 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         """Return the values of ``by`` (m, k) of rows."""
         values = self.columns.values(X, self.by)
         return np.stack([values[name] for name in self.by], axis=1) if self.by else X[:, :0]
+
+
+def _smallest(keys: Vector, count: int) -> Index:
+    """Return the places of the ``count`` smallest keys, in their order."""
+    places = np.arange(len(keys))
+    if count < len(keys):
+        places = np.argpartition(keys, count)[:count]
+    order: Index = places[np.argsort(keys[places])]
+    return order
 
 
 def _size(dim: int) -> int:
@@ -473,20 +487,44 @@ def answers(
     contrasts: Sequence[Contrast],
     theta: Matrix,
 ) -> list[Answer]:
-    """Return every contrast in every group at draws ``theta`` (S, D)."""
+    """Return every contrast in every group at draws ``theta`` (S, D).
+
+    Of each sample as many rows are evaluated as the error asks for.
+    """
     found = []
     for group in sorted(sums):
-        own = sums[group]
+        own, rows = sums[group], FEWEST
         averages = [_taylor(moments, theta - task.centre) / own.weight for moments in own.moments]
-        rest, errors = _remainders(task, own, contrasts, theta, averages)
-        whole = [taylor + part for taylor, part in zip(averages, rest, strict=True)]
-        for contrast, squares in zip(contrasts, errors, strict=True):
-            a, b = contrast.pair
-            draws = contrast.compare.value(whole[a], whole[b])
-            sd = float(draws.std())
-            error = math.sqrt(float(squares.mean())) / sd if sd > 0.0 else 0.0
-            found.append(Answer(contrast, group, draws, error))
+        while True:
+            part = own.first(rows)
+            made = _of_group(task, part, contrasts, theta, averages)
+            worst = max(error for _, error in made)
+            if worst <= ENOUGH or rows >= len(own.key):
+                break
+            rows = math.ceil(1.5 * rows * (worst / ENOUGH) ** 2)
+        found += [
+            Answer(contrast, group, *each) for contrast, each in zip(contrasts, made, strict=True)
+        ]
     return found
+
+
+def _of_group(
+    task: AverageTask,
+    own: Sums,
+    contrasts: Sequence[Contrast],
+    theta: Matrix,
+    averages: Sequence[Vector],
+) -> list[tuple[Vector, float]]:
+    """Return the draws of every contrast in a group, and their error."""
+    rest, errors = _remainders(task, own, contrasts, theta, averages)
+    whole = [taylor + part for taylor, part in zip(averages, rest, strict=True)]
+    made = []
+    for contrast, squares in zip(contrasts, errors, strict=True):
+        a, b = contrast.pair
+        draws = contrast.compare.value(whole[a], whole[b])
+        sd = float(draws.std())
+        made.append((draws, math.sqrt(float(squares.mean())) / sd if sd > 0.0 else 0.0))
+    return made
 
 
 def _taylor(moments: Vector, delta: Matrix) -> Vector:
@@ -568,7 +606,8 @@ def scenarios_of(
             ]
             continue
         low, high, words = _numbers(columns, name, wanted)
-        contrasts.append(Contrast(name, words, (add(name, high), add(name, low)), comparison))
+        pair = add(name, high), 0 if low is None else add(name, low)
+        contrasts.append(Contrast(name, words, pair, comparison))
     return scenarios, contrasts
 
 
@@ -599,8 +638,11 @@ def _pairs(name: str, levels: list[Any], reference: Any, wanted: Any) -> list[tu
     return [(spelled.index(chosen[1]), spelled.index(chosen[0]))]
 
 
-def _numbers(columns: Columns, name: str, wanted: Any) -> tuple[Change, Change, str]:
-    """Return the changes to the low and to the high value of a column, and words for both."""
+def _numbers(columns: Columns, name: str, wanted: Any) -> tuple[Change | None, Change, str]:
+    """Return the changes to the low and to the high value of a column, and words for both.
+
+    ``None``: the column as it is.
+    """
     if wanted is None:
         wanted = 1
     if wanted == "sd":
@@ -609,7 +651,7 @@ def _numbers(columns: Columns, name: str, wanted: Any) -> tuple[Change, Change, 
     good = isinstance(wanted, Real) and not isinstance(wanted, bool)
     if good and math.isfinite(wanted) and wanted != 0:
         step = float(wanted)
-        return partial(_moved_by, 0.0), partial(_moved_by, step), f"{step:+g}"
+        return None, partial(_moved_by, step), f"{step:+g}"
     try:
         low, high = (float(each) for each in wanted)
     except (TypeError, ValueError):

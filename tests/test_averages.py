@@ -151,7 +151,7 @@ def far_case(tmp_path):
 def test_the_stated_error_is_that_of_the_sample(tmp_path, monkeypatch):
     run, model, data, theta = far_case(tmp_path)
     monkeypatch.setattr(averages, "ENOUGH", 10.0)
-    monkeypatch.setattr(averages, "SAMPLED", 200)
+    monkeypatch.setattr(averages, "FEWEST", 200)
     table = frame()
     exact = brute(model, data, theta, step, table, np.ones(N)) - brute(
         model, data, theta, lambda t: t, table, np.ones(N)

@@ -44,8 +44,9 @@ def test_answers_are_those_of_python_on_the_store_of_the_run_and_on_its_table(pl
     for rows in ("t.csv", "t.zarr"):
         again = streammc(*asked[:2], place / rows, *asked[2:])
         assert 0 == again.code, again.err
-        expected = own["estimate"][0].as_py()
-        assert again.json["comparisons"][0]["estimate"] == pytest.approx(expected, rel=1e-9)
+        expected, sd = own["estimate"][0].as_py(), own["std_error"][0].as_py()
+        found_here = again.json["comparisons"][0]["estimate"]  # other rows are in the sample
+        assert found_here == pytest.approx(expected, abs=0.01 * sd)
 
 
 def test_tables_are_written_and_not_overwritten(place, tmp_path):
