@@ -454,6 +454,13 @@ def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
     return out
 
 
+def counted_rows(dataset: Dataset) -> int:
+    """Return the rows of the table of a data set: more than it has where these are cells."""
+    table = dataset.table
+    cells = table.attributes.get("cells")
+    return int(cells["rows"]) if cells else table.n_rows
+
+
 def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
     """Return all rows, or a sample that fits, drawn without replacement, in row order."""
     fit = memory_limit // (8 * (dataset.n_features + 3))

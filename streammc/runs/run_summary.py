@@ -363,7 +363,8 @@ def _cells(dataset: Dataset) -> list[str]:
     cells = dataset.table.attributes.get("cells")
     if not cells:
         return []
-    return [f"the {cells['rows']:,} rows of the table are {dataset.table.n_rows:,} cells"]
+    what = "rows with the same sums of responses" if "statistics" in cells else "cells"
+    return [f"the {cells['rows']:,} rows of the table are {dataset.table.n_rows:,} {what}"]
 
 
 def finish_report(

@@ -44,7 +44,7 @@ from streammc.control_variates.mode.newton import (
 )
 from streammc.control_variates.mode.prior_influence import largest_move
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.data_views import draw_subset, fewer, gather
+from streammc.likelihood.data_views import counted_rows, draw_subset, fewer, gather
 from streammc.likelihood.pass_cost import announce
 from streammc.models.responses import invalid_responses, needs_response, trials_of_weight
 from streammc.numerics.prior import FLAT, KIND, LOCATION, LOG_FLAT
@@ -153,7 +153,7 @@ def check_request(
     labels, table = bound.labels, bound.prior_table
     free = int(np.count_nonzero(table[:, KIND] == FLAT))
     heat = dataset.temperature
-    n_rows = dataset.table.n_rows
+    n_rows = counted_rows(dataset)
     if np.any(table[:, KIND] == LOG_FLAT) and n_rows / heat - free < 2:
         at = f" at temperature {heat:g}" if heat != 1.0 else ""
         raise ModelError(

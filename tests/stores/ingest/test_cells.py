@@ -494,7 +494,9 @@ def test_fit_keeps_the_sums_of_a_continuous_response(command_line, continuous, t
                 chains=2, seed=1,
             )  # fmt: skip
             runs.append(json.loads(tree.attrs["summary"]))
-    assert [len(run["notes"]) for run in runs] == [0, 1]
+    (note,) = runs[1]["notes"]
+    assert re.fullmatch(r"the 3,000 rows of the table are \d\d rows with the same sums of .*", note)
+    assert runs[0]["notes"] == []
     for label, rows in runs[0]["parameters"].items():
         found = runs[1]["parameters"][label]
         error = 4.5 * np.hypot(rows["mcse_mean"], found["mcse_mean"])
@@ -508,3 +510,15 @@ def test_a_family_made_of_another_states_its_own_sums():
 
     assert sums_of_responses(streammc.models.poisson()) == "counts"
     assert sums_of_responses(Overdispersed(normal(scale=1.0))) is None
+
+
+def test_a_flat_prior_of_a_scale_needs_rows_and_not_cells():
+    table = {"y": np.arange(100) % 2}
+    model = streammc.models.gaussian(prior=streammc.priors.flat())
+    pair = [
+        streammc.control_variates(
+            streammc.from_table(table, formula="y ~ 1", cells=choice, dtype="float64"), model
+        )
+        for choice in ("no", "yes")
+    ]
+    assert distance(*pair) < 1e-10
