@@ -51,6 +51,8 @@ CACHE_BYTES: Final = 2**25
 
 WITHIN: Final = 1.2
 """The exact sampler is chosen up to this ratio."""
+MANY_ROWS: Final = 10**6
+"""Rows of a table from which on ``smh`` is named; its plan loads what it compiles."""
 MORE_ROWS: Final = 8
 """``smh`` is named where ``hmc-ecs`` takes so many times its rows an iteration: it was faster at 11
 times (norauto) and above, and slower at 4 times (htru2) and below."""
@@ -217,11 +219,13 @@ def _automatic_setup(request: RunRequest) -> Setup:
     if exact is not None:
         return exact
     reason = f"{setup.reason}; {cost.text()}"
-    rows = builder("smh")().predicted_rows(request.dataset, request.model, setup.cv)
     plan = setup.plan
     assert plan is not None  # of hmc-ecs
-    if rows is not None and rows <= (len(plan.certainty_rows) + plan.subsample_size) / MORE_ROWS:
-        reason += f"; smh is exact and may be faster, with about {rows:.2g} rows an iteration"
+    if request.dataset.n_rows >= MANY_ROWS:
+        rows = builder("smh")().predicted_rows(request.dataset, request.model, setup.cv)
+        taken = len(plan.certainty_rows) + plan.subsample_size
+        if rows is not None and rows <= taken / MORE_ROWS:
+            reason += f"; smh is exact and may be faster, with about {rows:.2g} rows an iteration"
     return replace(setup, reason=reason)
 
 

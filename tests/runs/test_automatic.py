@@ -52,6 +52,8 @@ def test_a_larger_table_gets_hmc_ecs_with_both_predictions() -> None:
 def test_smh_is_named_where_it_takes_far_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a row an iteration, where ``hmc-ecs`` takes 30; not where it takes as many."""
     words = "smh is exact and may be faster, with about "
+    assert words not in chosen(20_000)[1]
+    monkeypatch.setattr(decisions, "MANY_ROWS", 20_000)
     reason = chosen(20_000)[1]
     assert words in reason
     rows = float(reason.split(words)[1].split()[0])
