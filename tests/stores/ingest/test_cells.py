@@ -240,6 +240,26 @@ def test_reading_ends_early_where_rows_differ(columns, monkeypatch):
         made_of(table, "yes", "late ~ a + g")
 
 
+def test_a_first_look_at_some_rows_finds_cells_in_any_order(monkeypatch):
+    """The first 30,000 rows of a grid differ, and the next ones are the same."""
+    n = 120_000
+    grid = {"x": np.arange(n) % 200, "z": np.arange(n) % 30_000 // 200, "y": np.arange(n) % 2}
+    options = IngestOptions(formula="y ~ x + z", cells="auto")
+    looked, grouped = [], cells._grouped
+
+    def counted(table, columns, aggregates):
+        looked.append(table.num_rows)
+        return grouped(table, columns, aggregates)
+
+    monkeypatch.setattr(cells, "_grouped", counted)
+    for apart in (0.0, 1.0):
+        looked.clear()
+        table = {**grid, "x": grid["x"] + apart * np.random.default_rng(1).random(n)}
+        rows = ingestion.rows_of(table, options, None, overwrite=False).n_rows
+        assert rows == (n if apart else 30_000)
+        assert (max(looked) <= cells.LEAST_ROWS // 8) == (apart > 0.0)
+
+
 def test_the_table_of_cells_is_bounded(columns, monkeypatch):
     monkeypatch.setattr(cells, "MOST_BYTES", 1000)
     with pytest.raises(DataError, match="which take over 0 MB: leave it out"):
