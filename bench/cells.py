@@ -1,10 +1,11 @@
 """From a Parquet file of equal rows to draws by way of cells, beside the rows.
 
-Run as ``python bench/cells.py FOLDER [--rows N]``: logistic regression on four factors of 28, 24, 7
-and 10 levels, 47,040 different designs; by default 1e8 rows, 230 MB of Parquet, which is deleted
-afterwards. ``fit`` is a process of its own, with its imports; beside it the time in which pyarrow
-alone reads the columns. On 1e6 rows cells are compared with the rows: mode, Hessian, and draws.
-Writes the tables ``cells`` and ``cells-and-rows`` into ``docs/measurements/cells.md``.
+Run as ``python bench/cells.py FOLDER [--rows N]``: regressions on four factors of 28, 24, 7 and 10
+levels, 47,040 different designs: logistic of 0 and 1, and Gaussian of a continuous response, of
+which a cell keeps the sums. By default 1e8 rows, 630 MB of Parquet, which is deleted afterwards.
+``fit`` is a process of its own, with its imports; beside it the time in which pyarrow alone reads
+the columns. On 1e6 rows cells are compared with the rows: mode, Hessian, and draws. Writes the
+tables ``cells`` and ``cells-and-rows`` into ``docs/measurements/cells.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from streammc.stores.ingest.cells import CellTable
 
 PAGE = "cells.md"
 LEVELS = {"carrier": 28, "hour": 24, "weekday": 7, "month": 10}
-FORMULA = "late ~ " + " + ".join(f"C({name})" for name in LEVELS)
+FACTORS = " + ".join(f"C({name})" for name in LEVELS)
+FORMULA = f"late ~ {FACTORS}"
+WAYS = (("logistic", "late", "auto"), ("logistic", "late", "smh"), ("gaussian", "delay", "auto"))
 PIECE = 10**6
 COMPARED = 10**6
 PRIOR_SD = 2.0
@@ -40,25 +43,31 @@ FLAGS = [word for name, value in SIZES.items() for word in (f"--{name}", str(val
 
 
 def write_table(path: Path, n_rows: int) -> None:
-    """Write independent factors of unequal shares and a response of about a quarter of ones."""
+    """Write independent factors of unequal shares, a response of a quarter of ones, and another."""
     rng = np.random.default_rng(1)
     effects = [rng.normal(0.0, 0.3, size) for size in LEVELS.values()]
     shares = [rng.dirichlet(np.full(size, 5.0)) for size in LEVELS.values()]
-    schema = pa.schema([(name, pa.int8()) for name in (*LEVELS, "late")])
+    names = (*LEVELS, "late")
+    schema = pa.schema([*((name, pa.int8()) for name in names), ("delay", pa.float32())])
     with pq.ParquetWriter(path, schema) as writer:
         for first in range(0, n_rows, PIECE):
             m = min(PIECE, n_rows - first)
             factors = [rng.choice(len(share), m, p=share) for share in shares]
             eta = sum(effect[factor] for effect, factor in zip(effects, factors, strict=True))
             late = rng.logistic(size=m) < eta - 1.0
-            arrays = [pa.array(each.astype(np.int8)) for each in (*factors, late)]
+            delay = (eta + rng.normal(size=m)).astype(np.float32)
+            arrays = [
+                *(pa.array(each.astype(np.int8)) for each in (*factors, late)),
+                pa.array(delay),
+            ]
             writer.write_table(pa.table(arrays, schema=schema))
 
 
-def seconds_of_reading(path: Path) -> tuple[float, float]:
-    """Return the wall and processor time in which pyarrow reads all columns, batch by batch."""
+def seconds_of_reading(path: Path, response: str) -> tuple[float, float]:
+    """Return the wall and processor time in which pyarrow reads the columns, batch by batch."""
     began, worked = time.perf_counter(), time.process_time()
-    for _ in pq.ParquetFile(path).iter_batches(batch_size=2**17):
+    columns = [*LEVELS, response]
+    for _ in pq.ParquetFile(path).iter_batches(batch_size=2**17, columns=columns):
         pass
     return time.perf_counter() - began, time.process_time() - worked
 
@@ -70,22 +79,23 @@ def children_seconds() -> float:
 
 
 def fitted(path: Path, folder: Path, n_rows: int) -> Iterator[str]:
-    """Yield the rows of the table of ``fit`` on cells, a sampler each."""
-    for sampler in ("auto", "smh"):
+    """Yield the rows of the table of ``fit`` on cells."""
+    for model, response, sampler in WAYS:
         run = folder / "cells-run"
         shutil.rmtree(run, ignore_errors=True)
-        words = ["fit", str(path), "-o", str(run), "--formula", FORMULA, "--model", "logistic"]
-        before, spent = seconds_of_reading(path), children_seconds()
+        words = ["fit", str(path), "-o", str(run), "--formula", f"{response} ~ {FACTORS}"]
+        words += ["--model", model]
+        before, spent = seconds_of_reading(path, response), children_seconds()
         usage = measure(*words, "--sampler", sampler, *FLAGS, "--quiet", "--json")
         spent = children_seconds() - spent
         reading, worked = (
-            min(*pair) for pair in zip(before, seconds_of_reading(path), strict=True)
+            min(*pair) for pair in zip(before, seconds_of_reading(path, response), strict=True)
         )
         summary = json.loads(usage.output)
         least = min(each["ess_bulk"] for each in summary["parameters"].values())
-        cells = summary["notes"][-1].split(" are ")[1].removesuffix(" cells")
+        cells = summary["notes"][-1].split(" are ")[1].split()[0]
         yield (
-            f"| {n_rows:,} | {cells} | {summary['sampler']} "
+            f"| {model} | {n_rows:,} | {cells} | {summary['sampler']} "
             f"| {short(least)} | {short(reading)} | {short(usage.seconds)} | {short(worked)} "
             f"| {short(spent)} | {usage.anonymous / 1e6:,.0f} |"
         )
@@ -157,9 +167,9 @@ if __name__ == "__main__":
             f"{machine()}, shared with other work; 4 chains of 3,000 draws; the seconds include "
             "imports, reading, passes, draws and, of `hmc-ecs`, the audit.",
             "",
-            "| rows | cells | sampler | least effective draws | s, pyarrow alone | s "
+            "| model | rows | cells | sampler | least effective draws | s, pyarrow alone | s "
             "| processor s, pyarrow alone | processor s | anonymous memory, MB |",
-            "|" + "---|" * 9,
+            "|" + "---|" * 10,
             *lines,
         ],
     )
