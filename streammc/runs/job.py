@@ -369,7 +369,10 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     with ExitStack() as stack:
         kind = MemoryRun if _stays_in_memory(request, made["layout"]) else RunDirectory
         run = stack.enter_context(kind.hold(folder, identity=key, **made))
-        problem = setup.sampler.problem(request, setup)
+        try:
+            problem = setup.sampler.problem(request, setup)
+        except StoppedError:
+            return RunReport(folder, {}, False, True)
         _plan(run, request)
         if run.attributes.get(STOPPING) != stopping[STOPPING]:
             run.set_attributes(stopping)

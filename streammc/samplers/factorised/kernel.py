@@ -164,6 +164,7 @@ def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> F
             factor,
             scheduler=request.scheduler,
             progress=request.blocks_of("pass"),
+            interrupted=request.interrupted,
         )
     total = pool.total if pool else 0.0
     radius = pool.radius if pool else plan.radius

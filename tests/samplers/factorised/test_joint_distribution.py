@@ -102,6 +102,7 @@ def in_one_block(rows):
     return SimpleNamespace(
         n_rows=ROWS,
         n_features=rows.X.shape[1],
+        sequential=False,
         rows=lambda: source,
         reduce=lambda task, **_: task.map(RowBlock(0, 0, *rows)),
     )

@@ -77,6 +77,27 @@ def test_threads_and_the_sheets_of_a_read_change_no_bit(
     record_property("caught", "draws of another seed")
 
 
+def test_a_read_of_a_table_in_order_ends_when_the_run_is_interrupted(
+    wholes, sources, tmp_path, monkeypatch
+):
+    short_sheets(monkeypatch)
+    data, read, begun = opened("table", sources["table"], monkeypatch), pool.PoolTask.map, []
+
+    def later(task, block):
+        if task.first > pool_job.LATER:
+            begun.append(block.index)
+        return read(task, block)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pool.PoolTask, "map", later)
+        until = {"interrupted": lambda: bool(begun), "progress": lambda *_: None}
+        run = job(data, tmp_path / "run", scheduler="sync", **until)
+    blocks = -(-ROWS // data.block_rows())
+    assert 0 < len(begun) < blocks // 2
+    assert 0 < run.committed_draws < SETTINGS["draws"]
+    assert wholes["table"] == job(data, tmp_path / "run").digest()
+
+
 @pytest.mark.trust(12)
 @pytest.mark.slow
 def test_two_workers_change_no_bit(wholes, sources, tmp_path, monkeypatch, record_property):
