@@ -16,6 +16,7 @@ import pyarrow as pa
 from streammc.protocols import Index, Vector
 from streammc.stores.in_threads import ahead
 from streammc.stores.ingest.column_values import LIMIT, with_nan
+from streammc.stores.ingest.row_labels import IdColumn
 from streammc.stores.sources.source import Texts
 from streammc.stores.sources.tables import Table
 
@@ -59,15 +60,15 @@ def cells_of(
 ) -> CellTable:
     """Return a table whose first read finds its cells; see :class:`CellTable`.
 
-    ``labels`` are the roles of columns that every row has by itself: row ids, groups.
+    ``labels`` are the roles of columns of labels: row ids, groups.
 
     Raises
     ------
     NoCellsError
-        If rows are too few or have labels, or the table cannot be read again where there are none.
+        If rows are too few or have ids, or the table cannot be read again where there are none.
     """
-    if labels:
-        raise NoCellsError(f"a column of the {labels[0]}, which keeps rows apart")
+    if IdColumn.role in labels:
+        raise NoCellsError(f"a column of the {IdColumn.role}, which keeps rows apart")
     if any(source.spool and source.path is None for source in table.sources):
         raise NoCellsError(
             "a stream that can be read once, and not again by rows (make a table of it first, "
@@ -151,12 +152,15 @@ class CellTable(Table):
         if text is True:
             yield from self._rows.batches(columns, rows, text=text, levels=levels)
             return
-        asked = (tuple(columns), text, levels)
         if self._cells is None:
-            self._asked, self._cells = asked, self._found(columns, rows, text, levels)
-        if asked != self._asked:
+            self._asked = tuple(columns), text, levels
+            self._cells = self._found(columns, rows, text, levels)
+        first, as_text, as_levels = self._asked
+        if isinstance(as_text, frozenset):  # later reads leave out labels, which are last
+            as_text &= {*columns}
+        if (tuple(columns), text, levels) != (first[: len(columns)], as_text, as_levels):
             raise AssertionError("the cells are those of other columns")
-        yield from self._cells.to_batches(max_chunksize=rows)
+        yield from self._cells.select(list(columns)).to_batches(max_chunksize=rows)
 
     def _found(self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]) -> Any:
         """Read the rows; return the cells as an Arrow table, and keep their counts."""
@@ -188,7 +192,7 @@ class CellTable(Table):
             row, y, self._counts = _points(self.statistics.kind, self._counts, sums, self._shift)
             merged = merged.take(pa.array(row)).append_column(self.statistics.response, pa.array(y))
         self.n_rows = merged.num_rows
-        return merged.select(list(columns))
+        return merged
 
     def _parts(
         self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]

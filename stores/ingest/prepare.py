@@ -451,8 +451,10 @@ def prepared_table(
     by_rows = replace(options, cells="no")
     if options.cells not in ("auto", "yes"):
         return Prepared(table, by_rows, folder, progress, first_read)
+    own = folder / f"cells-{options.sufficient}"
+    own.mkdir()  # labels of cells are others than those of rows
     try:
-        return Prepared(table, options, folder, progress)
+        return Prepared(table, options, own, progress)
     except NoSumsError:
         return prepared_table(
             table, replace(options, sufficient=None), folder, progress, first_read

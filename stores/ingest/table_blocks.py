@@ -224,7 +224,8 @@ class TableBlocks:
         for column in self._labels:
             missing = column.missing(start, values.shape[1])
             if missing is not None:
-                self.missing[column.column] += int(missing.sum()) if count else 0
+                rows = missing if counts is None else counts[missing]
+                self.missing[column.column] += int(rows.sum()) if count else 0
                 values[:, missing] = np.nan
         return values
 

@@ -66,8 +66,8 @@ class ColumnOptions:
         Make one row of the rows that are equal in every column in use, its weight the sum of
         theirs: the same posterior from fewer rows. ``auto``: where a table of 65,536 rows or more
         has four and more for each such cell; ``yes``: also else, but refuse a table beyond a
-        million rows that has not. Row ids and groups keep rows apart. ``None``: ``auto`` in ``fit``
-        without a store, else ``no``.
+        million rows that has not. Row ids keep rows apart. ``None``: ``auto`` in ``fit`` without a
+        store, else ``no``.
     chunk_rows
         Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
         row.

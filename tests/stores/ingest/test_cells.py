@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -283,11 +284,33 @@ def test_orders_of_categories_that_differ_keep_rows(columns):
         made_of(table, "yes", "late ~ g")
 
 
+@pytest.mark.parametrize("drop_missing", [False, True])
+def test_cells_of_groups_are_those_of_rows(drop_missing, columns):
+    rng = np.random.default_rng(8)
+    labels = rng.choice(list("abcdefgh"), N)
+    late = columns["x"] + rng.normal(size=8)[np.searchsorted(list("abcdefgh"), labels)]
+    late = (rng.logistic(size=N) < late).astype(int)
+    words = pa.array(labels, mask=drop_missing * (np.arange(N) % 9 == 0))
+    table = pa.table({"late": late, "x": columns["x"], "h": words})
+    shared = {"formula": "late ~ x + (1 | h)", "dtype": "float64", "drop_missing": drop_missing}
+    said, pair = [], []
+    for choice in ("no", "yes"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            data = streammc.from_table(table, cells=choice, **shared)
+        said.append([str(each.message) for each in caught])
+        pair.append(streammc.control_variates(data, streammc.models.logistic()))
+    assert said[0] == said[1]
+    assert len(said[0]) == drop_missing
+    assert data.n_rows == 8 * 5 * 2
+    assert data.attributes["cells"]["rows"] == N - words.null_count
+    assert distance(*pair) < 1e-10
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"row_id": "m"}, DataError, "found a column of the row id, which keeps rows apart"),
-        ({"group": "m"}, DataError, "found a column of the group"),
         ({"cells": "perhaps"}, ConfigError, "expected 'auto', 'yes' or 'no' as cells"),
         ({"cells": True}, ConfigError, "expected 'auto', 'yes' or 'no' as cells, found True"),
     ],
