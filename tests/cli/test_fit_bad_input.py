@@ -175,3 +175,20 @@ def test_control_c_in_python_returns_the_draws_so_far(path, drawn, control_c, tm
     with pytest.warns(SamplingWarning, match=r"interrupted: each chain has .* draws"):
         tree = streammc.fit(path, "y ~ x", "logistic", **options)
     assert 0 < tree["posterior"].sizes["draw"] < LONG["draws"]
+
+
+def test_the_same_command_resumes_the_same_table_alone(path, columns, drawn, control_c, tmp_path):
+    run, words = tmp_path / "run", ("--formula", "y ~ x", "--model", "logistic")
+    flags = [*FLAGS, "--draws", str(LONG["draws"]), "--log-format", "json"]
+    assert command("fit", path, "-o", run, *words, *flags).code == 130
+    kept = RunDirectory.open(run).digest()
+    content = path.read_bytes()
+    columns["x"][17] += 1.0
+    pq.write_table(pa.table(columns), path)
+    other = command("fit", path, "-o", run, *words, *flags)
+    assert other.code == 78
+    assert "expected a run of the same job, found another one: store is" in other.err
+    assert RunDirectory.open(run).digest() == kept
+    path.unlink()
+    (tmp_path / "moved.parquet").write_bytes(content)
+    assert command("fit", tmp_path / "moved.parquet", "-o", run, *words, *flags).code == 0
