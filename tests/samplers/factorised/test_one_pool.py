@@ -103,12 +103,12 @@ def test_a_read_of_a_table_in_order_ends_when_the_run_is_interrupted(
 def test_two_workers_change_no_bit(wholes, sources, tmp_path, monkeypatch, record_property):
     pytest.importorskip("distributed")
     short_sheets(monkeypatch)
-    data = opened("store", sources["store"], monkeypatch)
     with cluster(tmp_path / "cluster") as made:
-        for place in ("here", "workers"):
-            run = job(data, tmp_path / place, scheduler=made.address, chains_on=place)
-            assert wholes["store"] == run.digest()
-    record_property("figure", "smh: reads and chains on two workers: one digest")
+        for kind, place in (("store", "here"), ("store", "workers"), ("table", "here")):
+            data = opened(kind, sources[kind], monkeypatch)
+            run = job(data, tmp_path / f"{kind}-{place}", scheduler=made.address, chains_on=place)
+            assert wholes[kind] == run.digest()
+    record_property("figure", "smh: reads of a store and of a table, and chains: two workers")
 
 
 @pytest.mark.trust(17)
