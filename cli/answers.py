@@ -125,6 +125,11 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
     opened = RunDirectory.open(settings.run)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), settings.allow_code)
     rows: Any = settings.table
+    if rows is None and opened.attributes.get("store") == "memory":
+        raise ConfigError(
+            "expected a table beside a run without a store, found none: give the file that was "
+            f"fitted, as in streammc {kind} {settings.run} FILE"
+        )
     if rows is None:
         rows = store_of_run(opened, "TABLE")
     else:

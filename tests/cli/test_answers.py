@@ -76,6 +76,15 @@ def test_text_is_a_table_with_the_interval(place):
     assert "intervals of 0.5" in text
 
 
+def test_a_run_without_a_store_asks_for_its_file(place, tmp_path):
+    words = ("--formula", "late ~ distance", "--model", "logistic", *SIZES)
+    assert 0 == streammc("fit", place / "t.csv", "-o", tmp_path / "run", *words).code
+    done = streammc("slopes", tmp_path / "run")
+    assert done.code == ConfigError.exit_code
+    assert f"as in streammc slopes {tmp_path / 'run'} FILE" in done.err
+    assert 0 == streammc("slopes", tmp_path / "run", place / "t.csv").code
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
