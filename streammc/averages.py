@@ -41,6 +41,7 @@ from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.predict import model_of, opened_run, require_predictable
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
+from streammc.prediction.predictive import NormalRules
 from streammc.prediction.predictors import (
     check,
     load_draws,
@@ -48,6 +49,7 @@ from streammc.prediction.predictors import (
     responses,
     standardization,
 )
+from streammc.prediction.row_effects import effect_covariance, variance_of_part
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs import record
 from streammc.stores.data_set import RowTable
@@ -235,6 +237,45 @@ class Columns:
         return read
 
 
+class MeanResponse:
+    """The mean response of rows as a function of their predictors; of a mixed model, in new groups.
+
+    The parameters of the effects of groups are predictors without a column, as a scale is.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._mixed = model, None
+        self.n_linear, self.n_scalar = model.n_linear, model.n_scalar
+        if isinstance(model, MixedModel):
+            self._model, self._mixed = model.inner, model
+            self.n_linear = model.inner.n_linear
+            self.n_scalar = model.inner.n_scalar + len(model.group_parameters)
+            self._rules = NormalRules(model.inner)
+
+    def __call__(self, eta: NDArray[np.float64], X: Matrix) -> Matrix:
+        """Return means (m, S) at predictors (p, m, S) of rows ``X`` (m, q) as the run has them."""
+        mixed = self._mixed
+        if mixed is None:
+            return responses(self._model, eta)
+        count = len(mixed.group_parameters)
+        z = np.zeros(len(X))
+        if mixed.slope is not None:
+            z = X[:, mixed.features.index(mixed.slope)]
+        covariance = effect_covariance(mixed, eta[-count:, 0].T)
+        sd = np.sqrt(variance_of_part(covariance.T, z[:, None]))
+        return self._rules.means(np.ascontiguousarray(eta[:-count]), sd)
+
+    def predictors(self, X: Matrix, offset: Vector, theta: Matrix) -> NDArray[np.float64]:
+        """Return the predictors (p, m, S) of rows ``X`` (m, q) at parameters (S, D)."""
+        q, n_linear = X.shape[1], self.n_linear
+        eta = np.empty((n_linear + self.n_scalar, len(X), len(theta)))
+        for a in range(n_linear):
+            np.matmul(X, theta[:, a * q : (a + 1) * q].T, out=eta[a])
+        eta[0] += offset[:, None]
+        eta[n_linear:] = theta[:, None, n_linear * q :].transpose(2, 1, 0)
+        return eta
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Columns of a table that are changed, all rows alike."""
@@ -265,7 +306,7 @@ class Sums(NamedTuple):
 class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
     """The sums of every group and scenario."""
 
-    model: Model
+    response: MeanResponse
     columns: Columns
     scenarios: Sequence[Scenario]
     by: Sequence[str]
@@ -294,12 +335,11 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         moments = np.zeros((len(starts), len(self.scenarios), _size(len(self.centre))))
         for s, scenario in enumerate(self.scenarios):
             rows = self.in_run(self.columns.changed(X, scenario.changes))
-            f, slope, bend = _expanded(self.model, rows, offset, self.centre)
+            f, slope, bend = _expanded(self.response, rows, offset, self.centre)
             for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
                 part = slice(low, high)
-                moments[g, s] = _moments(
-                    self.model, rows[part], weight[part], f[part], slope[:, part], bend[:, :, part]
-                )
+                sizes = weight[part], f[part], slope[:, part], bend[:, :, part]
+                moments[g, s] = _moments(self.response, rows[part], *sizes)
         for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
             chosen = low + _smallest(keys[low:high], self.sampled)
             found[labels[g]] = Sums(
@@ -367,22 +407,11 @@ def _sorted_by(groups: Matrix) -> tuple[Index, list[int], list[tuple[float, ...]
     return order, starts.tolist(), [tuple(map(float, ordered[at])) for at in starts]
 
 
-def predictors_of(model: Model, X: Matrix, offset: Vector, theta: Matrix) -> NDArray[np.float64]:
-    """Return the predictors (p, m, S) of rows ``X`` (m, q) at parameters (S, D)."""
-    q, n_linear = X.shape[1], model.n_linear
-    eta = np.empty((n_linear + model.n_scalar, len(X), len(theta)))
-    for a in range(n_linear):
-        np.matmul(X, theta[:, a * q : (a + 1) * q].T, out=eta[a])
-    eta[0] += offset[:, None]
-    eta[n_linear:] = theta[:, None, n_linear * q :].transpose(2, 1, 0)
-    return eta
-
-
 def _expanded(
-    model: Model, X: Matrix, offset: Vector, centre: Vector
+    response: MeanResponse, X: Matrix, offset: Vector, centre: Vector
 ) -> tuple[Vector, Matrix, NDArray[np.float64]]:
     """Return the mean response (m,) and its derivatives (p, m), (p, p, m) in the predictors."""
-    eta = predictors_of(model, X, offset, centre[None])[:, :, 0]
+    eta = response.predictors(X, offset, centre[None])[:, :, 0]
     p, m = eta.shape
     moves = [np.zeros(p)]
     for a in range(p):
@@ -393,7 +422,7 @@ def _expanded(
                 move[b] += signs[1] * _STEP if a != b else 0.0
                 moves.append(move)
     points = np.stack([eta + move[:, None] for move in moves], axis=2)
-    means = responses(model, points)
+    means = response(points, X)
     f, at = means[:, 0], 1
     slope, bend = np.empty((p, m)), np.empty((p, p, m))
     for a in range(p):
@@ -411,7 +440,7 @@ def _expanded(
 
 
 def _moments(
-    model: Model,
+    response: MeanResponse,
     X: Matrix,
     weight: Vector,
     f: Vector,
@@ -420,7 +449,7 @@ def _moments(
 ) -> Vector:
     """Return weighted value, gradient and Hessian of rows in all parameters, flat."""
     ones = np.ones((len(X), 1))
-    designs = [X] * model.n_linear + [ones] * model.n_scalar
+    designs = [X] * response.n_linear + [ones] * response.n_scalar
     gradient = np.concatenate(
         [design.T @ (weight * own) for design, own in zip(designs, slope, strict=True)]
     )
@@ -551,7 +580,7 @@ def _remainders(
     m, draws = len(own.X), len(theta)
     scale = own.rows / m / own.weight
     rows = [task.in_run(task.columns.changed(own.X, each.changes)) for each in task.scenarios]
-    at = [_expanded(task.model, X, own.offset, task.centre) for X in rows]
+    at = [_expanded(task.response, X, own.offset, task.centre) for X in rows]
     rest = [np.empty(draws) for _ in rows]
     errors = [np.empty(draws) for _ in contrasts]
     centre = [float(average.mean()) for average in averages]
@@ -561,9 +590,9 @@ def _remainders(
         left = []
         for s, X in enumerate(rows):
             f, slope, bend = at[s]
-            eta = predictors_of(task.model, X, own.offset, theta[part])
-            moved = eta - predictors_of(task.model, X, own.offset, task.centre[None])
-            exact = responses(task.model, eta)
+            eta = task.response.predictors(X, own.offset, theta[part])
+            moved = eta - task.response.predictors(X, own.offset, task.centre[None])
+            exact = task.response(eta, X)
             taylor = f[:, None] + np.einsum("am,ams->ms", slope, moved)
             taylor += 0.5 * np.einsum("ams,abm,bms->ms", moved, bend, moved)
             left.append((exact - taylor) * own.sampled_weight[:, None])
@@ -705,11 +734,6 @@ def table_of_answers(
     made: Callable[[Columns], tuple[list[Scenario], list[Contrast]]],
 ) -> pa.Table:
     """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
-    if isinstance(model, MixedModel):
-        raise ConfigError(
-            "expected a model without groups, found a mixed one, whose averages over new groups "
-            "are not computed yet: use streammc predict, whose rows can be averaged"
-        )
     require_predictable(model, PredictionRequest())
     if not request.weights:
         require_rows(table, "count each once")
@@ -722,7 +746,7 @@ def table_of_answers(
     scenarios, contrasts = made(columns)
     theta = posterior.theta
     task = AverageTask(
-        model=model,
+        response=MeanResponse(model),
         columns=columns,
         scenarios=scenarios,
         by=tuple(request.by),

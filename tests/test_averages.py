@@ -65,7 +65,8 @@ def brute(model, data, theta, change, table, weights):
     changed = change(table.copy())
     X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, changed)])
     offset = table["o"].to_numpy() if data.attributes["offset"] else np.zeros(len(table))
-    eta = averages.predictors_of(model, X, offset, theta)
+    response = averages.MeanResponse(model)
+    eta = response.predictors(X, offset, theta)
     return weights @ responses(model, eta) / weights.sum()
 
 
@@ -245,10 +246,44 @@ def test_values_beyond_what_the_formula_was_fitted_for(tmp_path):
         streammc.comparisons(run, data, {"z": 1})
 
 
-def test_mixed_models_are_refused_with_the_reason(tmp_path):
-    table = frame(400)
-    table["y"] = np.random.default_rng(1).integers(0, 2, len(table))
-    data = streammc.from_table(table, formula="y ~ x + (1 | k)")
-    run = make_run(tmp_path / "run", models.logistic(), data, np.zeros((1, 20, 3)))
-    with pytest.raises(ConfigError, match="without groups, found a mixed one"):
-        streammc.predictions(run, table)
+@pytest.mark.parametrize("formula", ["y ~ x * C(g) + (1 | s)", "y ~ x * C(g) + (1 + x | s)"])
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_mixed_models_average_over_new_groups(family, formula, tmp_path):
+    """Against effects drawn for every row and draw, within their Monte Carlo error."""
+    rng = np.random.default_rng(5)
+    table = frame(3000)
+    table["s"], table["y"] = rng.integers(0, 40, len(table)), rng.integers(0, 2, len(table))
+    data = streammc.from_table(table, formula=formula)
+    model = {"logistic": models.logistic, "poisson": models.poisson}[family]()
+    slope = "(1 + x" in formula
+    centre = np.r_[-0.5, 0.3 * rng.normal(size=data.n_features - 1), np.log(0.8)]
+    centre = np.r_[centre, np.log(0.5), 0.3] if slope else centre
+    theta = centre + 0.02 * rng.normal(size=(2, 30, len(centre)))
+    run = make_run(tmp_path / "run", model, data, theta)
+    asked = streammc.comparisons(run, data, {"x": 1}, keep_draws=True)
+    found = np.array(asked["draws"].to_pylist()[0])
+    q, draws = data.n_features, theta.reshape(60, -1)
+    both = [
+        np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, each)])
+        for each in (table, step(table.copy()))
+    ]
+    place = list(data.feature_names).index("x")
+    effects, repeats = np.zeros((60, 40)), 40
+    for s, one in enumerate(draws):
+        tau = np.exp(one[q])
+        for k in range(repeats):
+            u, averaged = rng.normal(size=(2, len(table))), []
+            for X in both:
+                w = tau * u[0]
+                if slope:
+                    rho, second = np.tanh(one[q + 2]), np.exp(one[q + 1])
+                    w = w + second * (rho * u[0] + np.sqrt(1 - rho**2) * u[1]) * X[:, place]
+                averaged.append(model.mean((X @ one[:q] + w)[None]).mean())
+            effects[s, k] = averaged[1] - averaged[0]
+    error = effects.std(axis=1, ddof=1) / np.sqrt(repeats)
+    assert np.abs((found - effects.mean(axis=1)) / error).max() < 4.5
+    of_zero = [
+        [model.mean((X @ one[:q])[None]).mean() for X in both] for one in draws
+    ]  # groups whose effects are zero
+    without = np.diff(of_zero, axis=1)[:, 0]
+    assert np.abs((without - effects.mean(axis=1)) / error).max() > 4.5

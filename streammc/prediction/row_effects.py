@@ -318,7 +318,7 @@ class RowEffects:
 
     def spread_of_new(self, X: NDArray[Any]) -> Matrix:
         """Return the standard deviations (m, S) of w for rows of new groups."""
-        sd: Matrix = np.sqrt(_variance_of_part(self.covariance.T, self._slope_column(X)[:, None]))
+        sd: Matrix = np.sqrt(variance_of_part(self.covariance.T, self._slope_column(X)[:, None]))
         return sd
 
     def _slope_column(self, X: NDArray[Any]) -> Vector:
@@ -438,7 +438,7 @@ def cornish_fisher(z: Cube, skewness: Cube, kurtosis: Cube) -> Cube:
     return quantiles
 
 
-def _variance_of_part(
+def variance_of_part(
     covariance: NDArray[np.float64], z: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the variance (m, S) of ``u_1 + z u_2``, of rows ``z`` (m, 1) and draws (3, S)."""
@@ -533,7 +533,7 @@ def row_effects(
     return theta, RowEffects(
         theta,
         table,
-        _covariance(model, theta),
+        effect_covariance(model, theta),
         _slope(model, posterior.design, table_design),
         known,
         same,
@@ -549,8 +549,11 @@ def label_column(table: Dataset) -> str | None:
     return None if column is None else str(column)
 
 
-def _covariance(model: MixedModel, theta: Matrix) -> Matrix:
-    """Return (S, 3) the covariance of the effects: variance, covariance, variance."""
+def effect_covariance(model: MixedModel, theta: Matrix) -> Matrix:
+    """Return (S, 3) the covariance of the effects: variance, covariance, variance.
+
+    The last columns of ``theta`` (S, ..) are the unconstrained parameters of the effects.
+    """
     count = len(model.group_parameters)
     group = theta[:, -count:]
     covariance = np.zeros((len(theta), 3))
