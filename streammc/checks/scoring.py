@@ -222,6 +222,8 @@ class Scoring:
         self._whole_rows = self.unit == ROW and bool(trials)
         if self._whole_rows:
             predictors.require_rows(self._table, "leave out one by one, each with its trials")
+        elif self.unit == ROW and self._table.attributes.get("weight"):
+            predictors.require_rows(self._table, "leave out one by one, each with its weight")
         self.evaluated = request.evaluated(self.units.n_rows, unit_cost(self.units, self._bound))
         self._where = (
             f"store {self._table.address!r} ({self.unit}s counted from 1 in its own order)"
