@@ -18,7 +18,7 @@ import streammc
 from streammc.errors import SamplingWarning, StreammcError
 from streammc.priors import flat, uniform
 from streammc.samplers.factorised import pool
-from streammc.stores.ingest import ingestion
+from streammc.stores.ingest import ingestion, streamed_table
 from streammc.stores.ingest.streamed_table import StreamedTable
 from streammc.trace.run_directory import RunDirectory
 
@@ -175,6 +175,22 @@ def test_control_c_in_python_returns_the_draws_so_far(path, drawn, control_c, tm
     with pytest.warns(SamplingWarning, match=r"interrupted: each chain has .* draws"):
         tree = streammc.fit(path, "y ~ x", "logistic", **options)
     assert 0 < tree["posterior"].sizes["draw"] < LONG["draws"]
+
+
+def test_control_c_ends_a_pass_over_a_table_that_is_read_in_order(path, drawn, monkeypatch):
+    monkeypatch.setattr(streamed_table, "_BLOCK_BYTES", 2**10)
+    begun, reduce_block = [], streamed_table.reduce_block
+
+    def counted(task, block):
+        if not begun:
+            signal.raise_signal(signal.SIGINT)
+        begun.append(block.index)
+        return reduce_block(task, block)
+
+    monkeypatch.setattr(streamed_table, "reduce_block", counted)
+    with pytest.raises(KeyboardInterrupt):
+        streammc.fit(path, "y ~ x", "logistic", scheduler="sync", **SIZES)
+    assert 0 < len(begun) < 10
 
 
 def test_the_same_command_resumes_the_same_table_alone(path, columns, drawn, control_c, tmp_path):

@@ -20,7 +20,13 @@ from streammc.likelihood.target import Base
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import taylor
 from streammc.protocols import Dataset, Index, Model, RowSource
-from streammc.samplers.common.chains import BATCH_SECONDS, DISPERSED, Chain, first_position
+from streammc.samplers.common.chains import (
+    BATCH_SECONDS,
+    DISPERSED,
+    Chain,
+    StoppedError,
+    first_position,
+)
 from streammc.samplers.common.preparation import control_variates
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
 from streammc.samplers.factorised.loop import (
@@ -82,7 +88,7 @@ def prepare(sampler: ScalableMetropolis, request: RunRequest, reason: str) -> Se
     if request.sampler is None:
         most = max(_FEW_ROWS, _SHARE * request.dataset.n_rows)
     ahead = None if model.exact_sums is not None else Ahead(request, most)
-    cv = control_variates(request, 2, ahead)
+    cv = control_variates(_stoppable(request), 2, ahead)
     if cv.other_modes() is not None:
         raise RefusedError(
             "expected one mode for smh, found others of comparable evidence, which no proposal "
@@ -126,6 +132,22 @@ def planned_around(
     return at, planned(at, needed_radius(offset_of(cv)), dataset)
 
 
+def _stoppable(request: RunRequest) -> RunRequest:
+    """Return the request; each block of a table that is read in order asks whether to go on.
+
+    Such a read takes minutes where a table has 1e9 rows. The blocks of a cluster are heard of in
+    another thread, whose errors end nothing.
+    """
+    here = request.scheduler in (None, "sync") or isinstance(request.scheduler, int)
+
+    def heard(phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
+        if request.interrupted():
+            raise StoppedError
+        request.notify(phase, done, total, facts)
+
+    return replace(request, progress=heard) if here and request.dataset.sequential else request
+
+
 def _require_normal_tails(request: RunRequest, cv: ControlVariates) -> None:
     """Raise RefusedError where proposals do not reach the tails of the posterior.
 
@@ -163,8 +185,7 @@ def problem(sampler: ScalableMetropolis, request: RunRequest, setup: Setup) -> F
             read,
             factor,
             scheduler=request.scheduler,
-            progress=request.blocks_of("pass"),
-            interrupted=request.interrupted,
+            progress=_stoppable(request).blocks_of("pass"),
         )
     total = pool.total if pool else 0.0
     radius = pool.radius if pool else plan.radius

@@ -40,8 +40,6 @@ from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, PassTask, RowBlock, Rows, Vector
-from streammc.samplers.common.chains import StoppedError
-from streammc.samplers.common.sampler import never
 from streammc.samplers.factorised.loop import PoolRows
 
 if TYPE_CHECKING:
@@ -343,13 +341,6 @@ class Pool:
         (d, d) C, of the coordinates of the chains.
     scheduler, progress
         As of ``Dataset.reduce``.
-    interrupted
-        Polled at every block of a table that is read in order; true ends the read.
-
-    Raises
-    ------
-    StoppedError
-        If ``interrupted()`` became true.
     """
 
     def __init__(
@@ -361,10 +352,8 @@ class Pool:
         *,
         scheduler: Any = None,
         progress: Callable[[int, int], None] | None = None,
-        interrupted: Callable[[], bool] = never,
     ) -> None:
         self._dataset, self._scheduler, self._progress = dataset, scheduler, progress
-        self._interrupted = interrupted if dataset.sequential else never
         self._task, self._sheets = task, dict[tuple[int, int], PoolRows]()
         self._change = Change.between(task.at.factor, factor)
         self._lock = Lock()
@@ -389,7 +378,7 @@ class Pool:
         count = self.sheets_of_a_read
         task = replace(self._task, first=first, last=first + count)
         if read is None:
-            read = self._dataset.reduce(task, scheduler=self._scheduler, progress=self._heard)
+            read = self._dataset.reduce(task, scheduler=self._scheduler, progress=self._progress)
         # Chains are at most an interval apart: the sheets before these may still be in use.
         sheets = {
             key: rows for key, rows in self._sheets.items() if first - count <= key[1] < first
@@ -401,12 +390,6 @@ class Pool:
                 sheets[chain, number] = self._finished(some(rows, order.permutation(len(rows.y))))
         self._sheets = sheets
         return read
-
-    def _heard(self, done: int, total: int) -> None:
-        if self._interrupted():
-            raise StoppedError
-        if self._progress is not None:
-            self._progress(done, total)
 
     def _finished(self, rows: PoolRows) -> PoolRows:
         """Return rows in the coordinates of the chains, with their expansions."""
