@@ -208,9 +208,16 @@ class Columns:
 
     def changed(self, X: Matrix, changes: Mapping[str, Change]) -> Matrix:
         """Return rows ``X`` (m, q) of a scenario."""
+        columns, values = self.replaced(X, changes)
+        out = X.copy() if columns else X
+        out[:, columns] = values
+        return out
+
+    def replaced(self, X: Matrix, changes: Mapping[str, Change]) -> tuple[list[int], Matrix]:
+        """Return the columns of rows ``X`` (m, q) that a scenario changes, and their values."""
         if not changes:
-            return X
-        names, out = list(changes), X.copy()
+            return [], X[:, :0]
+        names = list(changes)
         values = self.values(X, self._needed(names))
         for name, change in changes.items():
             values[name] = change(values[name])
@@ -219,9 +226,7 @@ class Columns:
             raw = np.stack([values[name] for name in names])
         else:
             raw = self.design.some([j - self._intercept for j in columns], self._as_read(values))
-        for j, column in zip(columns, raw, strict=True):
-            out[:, j] = (column - self._mean[j]) / self._scale[j]
-        return out
+        return columns, (raw.T - self._mean[columns]) / self._scale[columns]
 
     def _as_read(self, values: Mapping[str, Vector]) -> Values:
         """Return values as a table gives them: levels of text as codes."""
@@ -334,12 +339,15 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         ends = [*starts[1:], len(X)]
         moments = np.zeros((len(starts), len(self.scenarios), _size(len(self.centre))))
         for s, scenario in enumerate(self.scenarios):
-            rows = self.in_run(self.columns.changed(X, scenario.changes))
+            places, values = self.columns.replaced(X, scenario.changes)
+            before, X[:, places] = X[:, places], values  # no copy of all columns
+            rows = self.in_run(X)
             f, slope, bend = _expanded(self.response, rows, offset, self.centre)
             for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
                 part = slice(low, high)
                 sizes = weight[part], f[part], slope[:, part], bend[:, :, part]
                 moments[g, s] = _moments(self.response, rows[part], *sizes)
+            X[:, places] = before
         for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
             chosen = low + _smallest(keys[low:high], self.sampled)
             found[labels[g]] = Sums(
