@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from streammc.errors import DataError
 from streammc.protocols import Index, Vector
 from streammc.stores.in_threads import ahead
 from streammc.stores.ingest.column_values import LIMIT, with_nan
 from streammc.stores.ingest.row_labels import IdColumn
+from streammc.stores.rows.row_weights import MAX_WEIGHT
 from streammc.stores.sources.source import Texts
 from streammc.stores.sources.tables import Table
 
@@ -38,6 +40,7 @@ more, on average, where reading does not end."""
 _MERGED_ROWS: Final = 1 << 18
 """Cells of single blocks that are merged at once, at least."""
 _COUNT, _FIRST = "\0count", "\0first"  # no column has such a name
+_WEIGHT: Final = "\0weight"
 _SUMS: Final = ("\0sum", "\0squares")
 _ROUNDING: Final = 1e-13
 """Share of a sum of squares below which what is left of it is rounding."""
@@ -57,6 +60,7 @@ def cells_of(
     labels: Sequence[str],
     progress: Callable[[int], None],
     statistics: Statistics | None = None,
+    weight: str | None = None,
 ) -> CellTable:
     """Return a table whose first read finds its cells; see :class:`CellTable`.
 
@@ -76,7 +80,7 @@ def cells_of(
         )
     if not always and table.n_rows is not None and table.n_rows < LEAST_ROWS:
         raise NoCellsError(f"{table.n_rows:,} rows")
-    return CellTable(table, always, progress, statistics)
+    return CellTable(table, always, progress, statistics, weight)
 
 
 class Statistics(NamedTuple):
@@ -106,6 +110,8 @@ class CellTable(Table):
     statistics
         Rows that differ in this response alone are one cell, read as one row or two with responses
         of the same sums. ``None``: rows of a cell have equal responses.
+    weight
+        Column of weights, which add up: that of a cell is read as the mean of its rows.
 
     Raises
     ------
@@ -121,10 +127,11 @@ class CellTable(Table):
         always: bool,
         progress: Callable[[int], None],
         statistics: Statistics | None = None,
+        weight: str | None = None,
     ) -> None:
         vars(self).update(vars(table))
         self.spool = False
-        self.statistics = statistics
+        self.statistics, self._weight = statistics, weight
         self._rows, self._always, self._progress = table, always, progress
         self._shift = 0.0
         """Subtracted from responses before they are squared."""
@@ -164,9 +171,7 @@ class CellTable(Table):
 
     def _found(self, columns: Sequence[str], rows: int, text: Texts, levels: frozenset[str]) -> Any:
         """Read the rows; return the cells as an Arrow table, and keep their counts."""
-        keys = [name for name in columns if self.statistics is None or name != self.statistics[0]]
-        if not keys:
-            raise NoSumsError
+        keys = self._keys(columns)
         merged: Any = None
         waiting: list[Any] = []
         seen = 0
@@ -187,10 +192,16 @@ class CellTable(Table):
             raise NoCellsError(_different(merged.num_rows, seen))
         merged = merged.sort_by(_FIRST)
         self._counts = _numbers(merged.column(_COUNT)).astype(np.int64)
+        total = self._counts.astype(np.float64)
+        if self._weight is not None:
+            total = _numbers(merged.column(_WEIGHT))
         if self.statistics is not None:
             sums = [_numbers(merged.column(name)) for name in _SUMS if name in merged.column_names]
-            row, y, self._counts = _points(self.statistics.kind, self._counts, sums, self._shift)
+            row, y, self._counts, total = _points(self.statistics.kind, self._counts, total, sums)
+            y += self._shift
             merged = merged.take(pa.array(row)).append_column(self.statistics.response, pa.array(y))
+        if self._weight is not None:
+            merged = merged.append_column(self._weight, pa.array(total / self._counts))
         self.n_rows = merged.num_rows
         return merged
 
@@ -200,15 +211,18 @@ class CellTable(Table):
         """Read the rows: yield the rows and the cells of each batch."""
         orders: dict[str, Any] = {}
         seen = 0
-        keys = [name for name in columns if self.statistics is None or name != self.statistics[0]]
+        keys = self._keys(columns)
         of_rows = [([], "count_all"), (_FIRST, "first")]
         for batch in self._rows.batches(columns, rows, text=text, levels=levels):
             self._check_orders(batch, orders)
-            if seen == 0 and batch.num_rows >= LEAST_ROWS:
+            if seen == 0 and batch.num_rows >= LEAST_ROWS and not self._always:
                 _check_head(batch.slice(0, LEAST_ROWS), keys)
             numbers = pa.array(np.arange(seen, seen + batch.num_rows))
             table = pa.table(batch).append_column(_FIRST, numbers)
-            summed = list[str]()
+            summed: dict[str, Vector] = {}
+            weight: Vector | float = 1.0
+            if self._weight is not None:
+                weight = summed[_WEIGHT] = _weights(batch.column(self._weight), self._weight)
             if self.statistics is not None:
                 y = _responses(batch.column(self.statistics.response), self.statistics.kind)
                 if seen == 0 and self.statistics.kind == "moments":
@@ -216,11 +230,20 @@ class CellTable(Table):
                 y = y - self._shift
                 powers = [y, y * y] if self.statistics.kind == "moments" else [y]
                 for name, each in zip(_SUMS, powers, strict=False):
-                    table = table.append_column(name, pa.array(each))
-                    summed.append(name)
+                    summed[name] = weight * each
+            for name, each in summed.items():
+                table = table.append_column(name, pa.array(each))
             seen += batch.num_rows
             aggregates = [*of_rows, *((name, "sum") for name in summed)]
             yield batch.num_rows, _grouped(table, keys, aggregates)
+
+    def _keys(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns in which rows of a cell are equal."""
+        response = None if self.statistics is None else self.statistics.response
+        keys = [name for name in columns if name not in (response, self._weight)]
+        if not keys:
+            raise NoSumsError if response else NoCellsError("no column beside the weight")
+        return keys
 
     def _check_orders(self, batch: Any, orders: dict[str, Any]) -> None:
         """Refuse ordered categories of which two parts of the table have other lists."""
@@ -285,35 +308,53 @@ def _responses(array: Any, kind: str) -> Vector:
     return y
 
 
+def _weights(array: Any, column: str) -> Vector:
+    """Return weights as float64; DataError if they do not add up, which another read explains."""
+    number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    w = with_nan(array.cast(pa.float64(), safe=False)) if number else np.array([np.nan])
+    if not ((w >= 0.0) & (w <= MAX_WEIGHT)).all():
+        raise DataError(
+            f"expected a weight in every row with --cells yes, found rows without one in column "
+            f"{column!r}: leave it out"
+        )
+    return w
+
+
 def _points(
-    kind: str, n: Index, sums: Sequence[Vector], shift: float
-) -> tuple[Index, Vector, Index]:
-    """Return the cell, the response and the number of rows of each point.
+    kind: str, n: Index, weight: Vector, sums: Sequence[Vector]
+) -> tuple[Index, Vector, Index, Vector]:
+    """Return the cell, the response, the number of rows and the weight of each point.
 
-    Points of a cell have the number of its rows and the sum of its responses: of counts whole
-    numbers beside their mean, of moments two responses ``k`` and ``n - k`` times, ``k = n // 2``,
-    with the same sum of squares: ``mean + a`` and ``mean - b``,
+    Points of a cell have the number of its rows, their weight W and the weighted sum of their
+    responses: of counts whole numbers beside the mean, of moments two responses ``k`` and ``n - k``
+    times, ``k = n // 2``, with the same sum of squares: ``mean + a`` and ``mean - b``,
 
-        a^2 = S (n - k) / (n k),   b^2 = S k / (n (n - k)),   S = sum (y - mean)^2.
+        a^2 = S (n - k) / (W k),   b^2 = S k / (W (n - k)),   S = sum w (y - mean)^2.
     """
-    total = sums[0]
-    mean = total / n
+    some = weight > 0.0
+    mean = np.where(some, sums[0] / np.where(some, weight, 1.0), 1.0)
     if kind == "mean":
-        return np.arange(len(n)), mean, n
+        return np.arange(len(n)), mean, n, weight
     if kind == "counts":
-        low = np.floor(mean)
-        more = np.rint(total - low * n).astype(np.int64)
-        y, counts = np.stack([low, low + 1.0], 1), np.stack([n - more, more], 1)
+        near = np.rint(mean)
+        whole = (n == 1) | (np.abs(mean - near) <= _ROUNDING * np.maximum(mean, 1.0))
+        low = np.where(whole, near, np.floor(mean))
+        more = np.where(whole, 0.0, sums[0] - low * weight)
+        share = more / np.where(some, weight, 1.0)
+        above = np.where(whole, 0, np.clip(np.rint(share * n), 1, n - 1)).astype(np.int64)
+        y, counts = np.stack([low, low + 1.0], 1), np.stack([n - above, above], 1)
+        weights = np.stack([weight - more, more], 1)
     else:
-        rest = np.maximum(sums[1] - total * mean, 0.0)
-        rest[rest <= _ROUNDING * sums[1]] = 0.0
+        rest = np.maximum(sums[1] - sums[0] * mean, 0.0)
+        rest[(rest <= _ROUNDING * sums[1]) | ~some] = 0.0
         k = np.where(rest > 0.0, n // 2, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            up = np.where(k > 0, np.sqrt(rest * (n - k) / (n * np.maximum(k, 1))), 0.0)
-            down = np.where(k > 0, np.sqrt(rest * k / (n * np.maximum(n - k, 1))), 0.0)
-        y, counts = np.stack([mean + up, mean - down], 1) + shift, np.stack([k, n - k], 1)
+            up = np.where(k > 0, np.sqrt(rest * (n - k) / (weight * k)), 0.0)
+            down = np.where(k > 0, np.sqrt(rest * k / (weight * (n - k))), 0.0)
+        y, counts = np.stack([mean + up, mean - down], 1), np.stack([k, n - k], 1)
+        weights = counts * (weight / n)[:, None]
     there = np.flatnonzero(counts.ravel() > 0)
-    return there // 2, y.ravel()[there], counts.ravel()[there]
+    return there // 2, y.ravel()[there], counts.ravel()[there], weights.ravel()[there]
 
 
 def _merged(merged: Any, waiting: Sequence[Any], columns: Sequence[str]) -> Any:
@@ -325,7 +366,7 @@ def _merged(merged: Any, waiting: Sequence[Any], columns: Sequence[str]) -> Any:
         joined = pa.concat_tables(parts).unify_dictionaries()
     except pa.ArrowException as error:
         raise _not_grouped(error) from error
-    sums = [(name, "sum") for name in _SUMS if name in joined.column_names]
+    sums = [(name, "sum") for name in (_WEIGHT, *_SUMS) if name in joined.column_names]
     return _grouped(joined, columns, [(_COUNT, "sum"), (_FIRST, "min"), *sums])
 
 
@@ -336,7 +377,8 @@ def _grouped(table: Any, columns: Sequence[str], aggregates: Sequence[Any]) -> A
         grouped = table.group_by(list(columns), use_threads=False).aggregate(aggregates)
     except pa.ArrowException as error:
         raise _not_grouped(error) from error
-    return grouped.rename_columns([*columns, _COUNT, _FIRST, *_SUMS][: grouped.num_columns])
+    summed = [name for name, _ in aggregates[2:]]
+    return grouped.rename_columns([*columns, _COUNT, _FIRST, *summed][: grouped.num_columns])
 
 
 def _not_grouped(error: Exception) -> NoCellsError:

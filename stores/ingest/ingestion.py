@@ -68,9 +68,9 @@ class IngestCall(TableOptions, LayoutOptions, LikeOption, OverwriteOption):
         Replace a store at ``path``, once the new one is complete. Without it ``path`` must not
         exist. Data sets that are open continue to read the old store.
     progress : Callable[[int, int | None, str], None] | None
-        Called as ``progress(rows done, rows in all or None, phase)``; the phases are
-        ``formula`` (each pass of its fit), ``scan`` (unless the fit has seen enough),
-        ``shuffle`` (only if rows are shuffled on disk) and ``write``.
+        Called as ``progress(rows done, rows in all or None, phase)``; the phases are ``cells`` (if
+        they are looked for), ``formula`` (each pass of its fit), ``scan`` (unless the fit has seen
+        enough), ``shuffle`` (only if rows are shuffled on disk) and ``write``.
     announce : Callable[[int, int, Sequence[str]], None] | None
         Called once as ``announce(rows, bytes of a row, warnings)`` before rows are written, so
         that what an exception of it ends has written nothing.

@@ -103,7 +103,8 @@ class Prepared:
             report = partial(self._report, total=table.n_rows, phase="cells")
             roles = [each.role for each in labels]
             sums = self.statistics = statistics_of(options)
-            table = cells_of(table, options.cells == "yes", roles, report, sums)
+            always = options.cells == "yes"
+            table = cells_of(table, always, roles, report, sums, options.weight)
         self._table = table
         self._blocks: TableBlocks | FormulaBlocks
         self._design: Design | None = None
@@ -466,7 +467,9 @@ def prepared_table(
                 f"--cells yes in {table.sources[0].label}, found {error}: leave it out"
             ) from None
     except DataError:
-        Prepared(table, by_rows, folder, progress)
+        made = Prepared(table, by_rows, folder, progress, first_read)
+        if options.cells == "auto":
+            return made
         raise
     return Prepared(table, by_rows, folder, progress, first_read)
 

@@ -63,8 +63,8 @@ class ColumnOptions:
         ``["NA", "-999"]``. ``None``: NA, N/A, NULL, nan and such. In a column of text they are
         text where they are quoted, as the NA of Namibia.
     cells : {None, 'auto', 'yes', 'no'}
-        Make one row of the rows that are equal in every column in use, its weight the sum of
-        theirs: the same posterior from fewer rows. ``auto``: where a table of 65,536 rows or more
+        Make one row of the rows that are equal in every column in use but the weight, which adds
+        up: the same posterior from fewer rows. ``auto``: where a table of 65,536 rows or more
         has four and more for each such cell; ``yes``: also else, but refuse a table beyond a
         million rows that has not. Row ids keep rows apart. ``None``: ``auto`` in ``fit`` without a
         store, else ``no``.

@@ -451,8 +451,9 @@ def continuous(columns):
 def of_sums(table, family, **options):
     """Return the rows of a table and its cells by the sums of their responses, and the model."""
     formula, roles = SUMS[family]
+    roles = {**roles, **options}
     model = registry.model(family)()  # default priors are those of the rows, too
-    shared = {"formula": formula, "dtype": "float64", **roles, **options}
+    shared = {"formula": formula, "dtype": "float64", **roles}
     rows = streammc.from_table(table, cells="no", **shared)
     chosen = IngestOptions(cells="yes", sufficient=model.sufficient, **shared)
     return rows, ingestion.rows_of(table, chosen, None, overwrite=False), model
@@ -466,6 +467,36 @@ def test_sums_of_responses_are_enough(family, continuous):
     assert of_cells.attributes["cells"] == {"rows": N, "statistics": model.sufficient}
     pair = [streammc.control_variates(each, model) for each in (rows, of_cells)]
     assert distance(*pair) < 1e-10 * max(1.0, np.abs(pair[0].theta_star).max())
+
+
+@pytest.mark.parametrize("family", ["logistic", "binomial", *SUMS])
+def test_weights_that_differ_add_up(family, continuous):
+    table = {**continuous, "v": np.random.default_rng(9).exponential(size=N).round(3)}
+    table["v"][::50] = 0.0
+    if family in SUMS:
+        rows, of_cells, model = of_sums(table, family, weight="v")
+    else:
+        formula, roles = CASES[family]
+        shared = {**roles, "formula": formula, "dtype": "float64", "weight": "v"}
+        model = registry.model(family)(prior=normal(scale=2.0))
+        rows, of_cells = (
+            streammc.from_table(table, cells=choice, **shared) for choice in ("no", "yes")
+        )
+    assert of_cells.n_rows < N / 4
+    pair = [streammc.control_variates(each, model) for each in (rows, of_cells)]
+    assert distance(*pair) < 1e-10 * max(1.0, np.abs(pair[0].theta_star).max())
+
+
+def test_missing_weights_keep_rows(columns, monkeypatch):
+    monkeypatch.setattr(cells, "LEAST_ROWS", N)
+    table = {**columns, "w": np.where(np.arange(N) == 3, np.nan, columns["w"])}
+    shared = {"formula": "late ~ g", "weight": "w", "drop_missing": True}
+    with pytest.warns(UserWarning, match="left out: 1"):
+        assert made_of(table, "auto", "late ~ g", weight="w", drop_missing=True).n_rows == N - 1
+    with pytest.raises(DataError, match="expected a weight in every row with --cells yes, found"):
+        streammc.from_table(table, cells="yes", **shared)
+    with pytest.raises(DataError, match="missing values in 1 row, first in data row 4"):
+        streammc.from_table(table, cells="yes", **{**shared, "drop_missing": False})
 
 
 def test_sums_without_their_squares_are_caught(continuous, monkeypatch):
@@ -484,16 +515,28 @@ def test_points_have_the_sums_of_their_rows(kind):
     y = [rng.poisson(3.0, each).astype(float) + (kind != "counts") * rng.random() for each in n]
     y[3][:] = y[3][0]
     sums = [np.array([each.sum() for each in y]), np.array([(each**2).sum() for each in y])]
-    row, point, count = cells._points(kind, n, sums, 0.0)
+    row, point, count, weight = cells._points(kind, n, n.astype(float), sums)
+    np.testing.assert_allclose(weight, count, rtol=1e-12)
+    _check_points((n, n.astype(float), sums), (row, point, count, weight), kind)
+    w = [rng.exponential(size=each) for each in n]
+    total = np.array([each.sum() for each in w])
+    sums = [np.array([(u * each**p).sum() for u, each in zip(w, y, strict=True)]) for p in (1, 2)]
+    _check_points((n, total, sums), cells._points(kind, n, total, sums), kind)
+
+
+def _check_points(rows, points, kind):
+    n, total, sums = rows
+    row, point, count, weight = points
     assert count.min() >= 1
+    assert weight.min() >= 0.0
     assert point.size <= 2 * n.size
-    totals = [np.bincount(row, weights) for weights in (count, count * point, count * point**2)]
-    np.testing.assert_array_equal(totals[0], n)
-    np.testing.assert_allclose(totals[1], sums[0], rtol=1e-13)
+    np.testing.assert_array_equal(np.bincount(row, count), n)
+    np.testing.assert_allclose(np.bincount(row, weight), total, rtol=1e-12)
+    np.testing.assert_allclose(np.bincount(row, weight * point), sums[0], rtol=1e-12)
     if kind == "counts":
         assert np.array_equal(point, np.rint(point))
     if kind == "moments":
-        np.testing.assert_allclose(totals[2], sums[1], rtol=1e-12)
+        np.testing.assert_allclose(np.bincount(row, weight * point**2), sums[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
