@@ -42,6 +42,8 @@ _MERGED_ROWS: Final = 1 << 18
 _COUNT, _FIRST = "\0count", "\0first"  # no column has such a name
 _WEIGHT: Final = "\0weight"
 _SUMS: Final = ("\0sum", "\0squares")
+_LEAST_SPREAD: Final = 1e-6
+"""Share of the squares of responses within cells below which sums have lost too many digits."""
 _ROUNDING: Final = 1e-13
 """Share of a sum of squares below which what is left of it is rounding."""
 
@@ -330,6 +332,8 @@ def _points(
     times, ``k = n // 2``, with the same sum of squares: ``mean + a`` and ``mean - b``,
 
         a^2 = S (n - k) / (W k),   b^2 = S k / (W (n - k)),   S = sum w (y - mean)^2.
+
+    NoSumsError if responses differ between cells alone.
     """
     some = weight > 0.0
     mean = np.where(some, sums[0] / np.where(some, weight, 1.0), 1.0)
@@ -346,6 +350,8 @@ def _points(
         weights = np.stack([weight - more, more], 1)
     else:
         rest = np.maximum(sums[1] - sums[0] * mean, 0.0)
+        if rest.sum() <= _LEAST_SPREAD * sums[1].sum():
+            raise NoSumsError
         rest[(rest <= _ROUNDING * sums[1]) | ~some] = 0.0
         k = np.where(rest > 0.0, n // 2, 0)
         with np.errstate(divide="ignore", invalid="ignore"):

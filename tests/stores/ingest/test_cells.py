@@ -501,11 +501,21 @@ def test_missing_weights_keep_rows(columns, monkeypatch):
 
 def test_sums_without_their_squares_are_caught(continuous, monkeypatch):
     rows, right, model = of_sums(continuous, "gaussian")
-    monkeypatch.setattr(cells, "_ROUNDING", 2.0)  # every sum of squares counts as rounding
+    points = cells._points
+    monkeypatch.setattr(cells, "_points", lambda kind, *sums: points("mean", *sums))
     _, broken, _ = of_sums(continuous, "gaussian")
     first, same, other = (streammc.control_variates(each, model) for each in (rows, right, broken))
     assert distance(first, same) < 1e-6
     assert abs(other.theta_star[-1] - first.theta_star[-1]) > 0.1  # log sigma
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-5])
+def test_sums_that_lose_digits_are_not_taken(noise, columns):
+    f = 1e3 * columns["a"] + noise * np.random.default_rng(1).normal(size=N)
+    options = IngestOptions(formula="f ~ C(a)", cells="yes", sufficient="moments")
+    made = ingestion.rows_of({**columns, "f": f}, options, None, overwrite=False)
+    assert made.attributes["cells"] == {"rows": N}
+    assert made.n_rows == (N if noise else 3)
 
 
 @pytest.mark.parametrize("kind", ["counts", "moments", "mean"])
