@@ -2,7 +2,7 @@
 
 Run as ``python bench/scan.py FOLDER [--rows N ...]``: logistic regression on 8 float32 columns, by
 default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and as much for the store. 1e9 rows are ten
-files of int8 columns, 9 GB: normal numbers times 24, rounded. Each command is a
+files of int8 columns by dictionaries, 8 GB: normal numbers times 24, rounded. Each command is a
 process of its own, with its imports; memory is anonymous, as in ``memory.py``. Beside them the time
 in which pyarrow alone reads the columns. Writes the table ``scan`` into
 ``docs/explanation/exact-from-sequential-reads.md``.
@@ -52,13 +52,14 @@ def write_file(path: Path, n_rows: int, slopes: NDArray[Any], seed: int, dtype: 
     names = [f"x{j}" for j in range(COLUMNS)]
     kind = pa.from_numpy_dtype(dtype)
     schema = pa.schema([*((name, kind) for name in names), ("y", pa.uint8())])
-    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+    few = dtype is np.int8  # Parquet has no integers of a byte, but indices of a dictionary
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=few) as writer:
         for first in range(0, n_rows, PIECE):
             m = min(PIECE, n_rows - first)
             X = rng.standard_normal((COLUMNS, m), dtype=np.float32)
-            if dtype is np.int8:
+            if few:
                 X = np.rint(24.0 * X).clip(-127.0, 127.0)
-            size = 24.0 if dtype is np.int8 else 1.0
+            size = 24.0 if few else 1.0
             y = (rng.logistic(size=m) < slopes @ X / size - 0.5).astype(np.uint8)
             columns = [pa.array(each.astype(dtype)) for each in X]
             writer.write_table(pa.table([*columns, pa.array(y)], schema=schema))

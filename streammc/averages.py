@@ -22,7 +22,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Real
 from types import SimpleNamespace
@@ -33,9 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc import rng
-from streammc.control_variates.bound import PASS_OPTIONS
 from streammc.diagnostics.quantiles import mean, quantiles
-from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
@@ -52,6 +50,7 @@ from streammc.prediction.predictors import (
 from streammc.prediction.row_effects import effect_covariance, variance_of_part
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs import record
+from streammc.settings import PassOptions, called_with
 from streammc.stores.data_set import RowTable
 from streammc.stores.formula.expressions import Codes, Values
 from streammc.stores.formula.fitted import Design, is_factor, read_design
@@ -717,55 +716,36 @@ def slopes_of(columns: Columns, variables: Sequence[str]) -> tuple[list[Scenario
     return scenarios, contrasts
 
 
-@dataclass(frozen=True, kw_only=True)
-class AverageRequest:
-    """Settings of averages; see :func:`comparisons`."""
-
-    by: Sequence[str] = ()
-    weights: bool = True
-    interval: float = INTERVAL
-    draws: int = DRAWS
-    seed: int = 0
-    keep_draws: bool = False
-    scheduler: Any = None
-    progress: Callable[[int, int], None] | None = None
-
-    def __post_init__(self) -> None:
-        PredictionRequest(draws=self.draws, interval=self.interval, seed=self.seed)
-
-
 def table_of_answers(
-    run: RunDirectory,
-    model: Model,
-    table: Dataset,
-    request: AverageRequest,
-    made: Callable[[Columns], tuple[list[Scenario], list[Contrast]]],
+    call: Call, made: Callable[[Columns], tuple[list[Scenario], list[Contrast]]]
 ) -> pa.Table:
     """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
+    run = opened_run(call.run)
+    model, table = model_of(run, call.model), _table(run, call.table)
     require_predictable(model, PredictionRequest())
-    if not request.weights:
+    if not call.weights:
         require_rows(table, "count each once")
-    posterior = load_draws(run, model, request.draws)
+    posterior = load_draws(run, model, call.draws)
     described = record.describe_design(table.attributes)
     for line in check({**posterior.design, "response": None}, {**described, "response": None}):
         warnings.warn(line, stacklevel=4)
     columns, q = Columns(table.attributes), table.n_features
-    columns.require(request.by)
+    columns.require(call.groups)
     scenarios, contrasts = made(columns)
     theta = posterior.theta
     task = AverageTask(
         response=MeanResponse(model),
         columns=columns,
         scenarios=scenarios,
-        by=tuple(request.by),
+        by=call.groups,
         centre=mean(theta.T, posterior.weights),
         run_scale=standardization(posterior.design, q),
         table_scale=standardization(described, q),
-        weighted=request.weights,
+        weighted=call.weights,
         sampled=SAMPLED,
-        seed=request.seed,
+        seed=call.seed,
     )
-    passes: Any = partial(table.reduce, scheduler=request.scheduler, progress=request.progress)
+    passes: Any = partial(table.reduce, scheduler=call.scheduler, progress=call.progress)
     sums = passes(task)
     found = answers(task, sums, contrasts, theta)
     worst = max((each.error for each in found), default=0.0)
@@ -780,17 +760,17 @@ def table_of_answers(
             "standard deviations of the draws: the column error has that of each",
             stacklevel=4,
         )
-    return _as_table(columns, request, found, posterior.weights)
+    return _as_table(columns, call, found, posterior.weights)
 
 
 def _as_table(
-    columns: Columns, request: AverageRequest, found: Sequence[Answer], weights: Vector | None
+    columns: Columns, call: Call, found: Sequence[Answer], weights: Vector | None
 ) -> pa.Table:
     """Return answers as a table, in the order of the contrasts."""
     first = {id(each.contrast): place for place, each in reversed(list(enumerate(found)))}
     chosen = sorted(found, key=lambda each: first[id(each.contrast)])
     draws = np.stack([each.draws for each in chosen])
-    ends = (1.0 - request.interval) / 2.0, (1.0 + request.interval) / 2.0
+    ends = (1.0 - call.interval) / 2.0, (1.0 + call.interval) / 2.0
     low, high = quantiles(draws, ends, weights)
     centre = mean(draws, weights)
     spread = np.sqrt(mean((draws - centre[:, None]) ** 2, weights))
@@ -798,7 +778,7 @@ def _as_table(
         "term": [each.contrast.term for each in chosen],
         "contrast": [each.contrast.contrast for each in chosen],
     }
-    for place, name in enumerate(request.by):
+    for place, name in enumerate(call.groups):
         values = [each.group[place] for each in chosen]
         known = columns.levels.get(name)
         fields[name] = values if known is None else [known[0][int(value)] for value in values]
@@ -809,7 +789,7 @@ def _as_table(
         "conf_high": high,
         "error": [each.error for each in chosen],
     }
-    if request.keep_draws:
+    if call.keep_draws:
         fields["draws"] = list(draws)
     if {*fields["contrast"]} == {""}:
         del fields["contrast"], fields["term"]
@@ -834,51 +814,82 @@ def _table(run: RunDirectory, table: Any) -> Dataset:
     return cast(Dataset, made)
 
 
-_OPTIONS: Final = """
-Parameters
-----------
-run : path or xarray.DataTree
-    Directory of a finished run, or the run opened from it.
-table : data set, path, table, or list of them
-    The rows to average over: a store, or a table as of ``from_table`` with the columns of the run.
-by
-    Columns of the model whose values form the groups of rows; ``()``: all rows together.
-weights
-    Whether a row counts as its weight, trials included; else every row counts once.
-model
-    The model of the run; needed for a model of your own.
-interval
-    Probability of the interval, with equal tails.
-draws
-    Number of draws, thinned from all chains together.
-seed
-    Seed of the sample of rows.
-keep_draws
-    Add a column ``draws`` with a list of all of them.
-"""
+@dataclass(frozen=True)
+class AverageOptions(PassOptions):
+    """Options of all averages.
+
+    Parameters
+    ----------
+    run : path or xarray.DataTree
+        Directory of a finished run, or the run opened from it.
+    table : data set, path, table, or list of them
+        The rows to average over: a store, or a table as of ``from_table`` with the columns of the
+        run.
+    by
+        Columns of the model whose values form the groups of rows; ``()``: all rows together.
+    weights
+        Whether a row counts as its weight, trials included; else every row counts once.
+    model
+        The model of the run; needed for a model of your own.
+    interval
+        Probability of the interval, with equal tails.
+    draws
+        Number of draws, thinned from all chains together.
+    seed
+        Seed of the sample of rows.
+    keep_draws
+        Add a column ``draws`` with a list of all of them.
+    progress : Callable[[int, int], None] | None
+        Called as ``progress(done, total)`` after every block of a full pass, in blocks; ``done``
+        starts again with every pass.
+    """
+
+    _: KW_ONLY
+    by: str | Sequence[str] = ()
+    weights: bool = True
+    model: Model | None = None
+    interval: float = INTERVAL
+    draws: int = DRAWS
+    seed: int = 0
+    keep_draws: bool = False
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError where an option is out of its range."""
+        PredictionRequest(draws=self.draws, interval=self.interval, seed=self.seed)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns ``by``."""
+        return (self.by,) if isinstance(self.by, str) else tuple(self.by)
 
 
-@documented(_OPTIONS, PASS_OPTIONS)
-def comparisons(
-    run: str | os.PathLike[str] | xarray.DataTree,
-    table: Any,
-    variables: Mapping[str, Any] | Sequence[str] | None = None,
-    *,
-    by: str | Sequence[str] = (),
-    comparison: str = "difference",
-    weights: bool = True,
-    model: Model | None = None,
-    interval: float = INTERVAL,
-    draws: int = DRAWS,
-    seed: int = 0,
-    keep_draws: bool = False,
-    scheduler: Any = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> pa.Table:
-    """Compare the mean response of all rows between two values of a variable, at every draw.
+@dataclass(frozen=True)
+class PredictionsCall(AverageOptions):
+    """Arguments of :func:`predictions`."""
 
-    Every row keeps its other values, and the average is over all rows: an average comparison
-    (marginaleffects), from one pass in constant memory.
+    run: str | os.PathLike[str] | xarray.DataTree
+    table: Any
+
+
+@dataclass(frozen=True)
+class SlopesCall(AverageOptions):
+    """Arguments of :func:`slopes`.
+
+    Parameters
+    ----------
+    variables
+        Columns of numbers; ``None``: all of them.
+    """
+
+    run: str | os.PathLike[str] | xarray.DataTree
+    table: Any
+    variables: str | Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class ComparisonsCall(AverageOptions):
+    """Arguments of :func:`comparisons`.
 
     Parameters
     ----------
@@ -888,6 +899,24 @@ def comparisons(
         two levels. ``None`` as a value: 1 and ``"reference"``; in place of all: every column.
     comparison : {'difference', 'ratio', 'lnratio', 'lnor'}
         Of the averages of the high and of the low value.
+    """
+
+    run: str | os.PathLike[str] | xarray.DataTree
+    table: Any
+    variables: Mapping[str, Any] | str | Sequence[str] | None = None
+    _: KW_ONLY
+    comparison: str = "difference"
+
+
+Call = PredictionsCall | SlopesCall | ComparisonsCall
+
+
+@called_with(ComparisonsCall)
+def comparisons(call: ComparisonsCall) -> pa.Table:
+    """Compare the mean response of all rows between two values of a variable, at every draw.
+
+    Every row keeps its other values, and the average is over all rows: an average comparison
+    (marginaleffects), from one pass in constant memory.
 
     Returns
     -------
@@ -903,45 +932,20 @@ def comparisons(
     DataError
         If the run is unfinished, or a changed value is not one that the formula was fitted for.
     """
-    opened = opened_run(run)
 
     def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
-        wanted = columns.names if variables is None else variables
+        wanted = columns.names if call.variables is None else call.variables
         if isinstance(wanted, str):
             wanted = [wanted]
         named = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
-        return scenarios_of(columns, named, comparison)
+        return scenarios_of(columns, named, call.comparison)
 
-    request = AverageRequest(
-        by=(by,) if isinstance(by, str) else tuple(by),
-        weights=weights, interval=interval, draws=draws, seed=seed, keep_draws=keep_draws,
-        scheduler=scheduler, progress=progress,
-    )  # fmt: skip
-    return table_of_answers(opened, model_of(opened, model), _table(opened, table), request, made)
+    return table_of_answers(call, made)
 
 
-@documented(_OPTIONS, PASS_OPTIONS)
-def slopes(
-    run: str | os.PathLike[str] | xarray.DataTree,
-    table: Any,
-    variables: Sequence[str] | None = None,
-    *,
-    by: str | Sequence[str] = (),
-    weights: bool = True,
-    model: Model | None = None,
-    interval: float = INTERVAL,
-    draws: int = DRAWS,
-    seed: int = 0,
-    keep_draws: bool = False,
-    scheduler: Any = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> pa.Table:
+@called_with(SlopesCall)
+def slopes(call: SlopesCall) -> pa.Table:
     """Average the derivative of the mean response in a variable over all rows, at every draw.
-
-    Parameters
-    ----------
-    variables
-        Columns of numbers; ``None``: all of them.
 
     Returns
     -------
@@ -955,37 +959,18 @@ def slopes(
     DataError
         If the run is unfinished.
     """
-    opened = opened_run(run)
 
     def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
-        wanted = [variables] if isinstance(variables, str) else variables
+        wanted = [call.variables] if isinstance(call.variables, str) else call.variables
         if wanted is None:
             wanted = [name for name in columns.names if name not in columns.levels]
         return slopes_of(columns, wanted)
 
-    request = AverageRequest(
-        by=(by,) if isinstance(by, str) else tuple(by),
-        weights=weights, interval=interval, draws=draws, seed=seed, keep_draws=keep_draws,
-        scheduler=scheduler, progress=progress,
-    )  # fmt: skip
-    return table_of_answers(opened, model_of(opened, model), _table(opened, table), request, made)
+    return table_of_answers(call, made)
 
 
-@documented(_OPTIONS, PASS_OPTIONS)
-def predictions(
-    run: str | os.PathLike[str] | xarray.DataTree,
-    table: Any,
-    *,
-    by: str | Sequence[str] = (),
-    weights: bool = True,
-    model: Model | None = None,
-    interval: float = INTERVAL,
-    draws: int = DRAWS,
-    seed: int = 0,
-    keep_draws: bool = False,
-    scheduler: Any = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> pa.Table:
+@called_with(PredictionsCall)
+def predictions(call: PredictionsCall) -> pa.Table:
     """Average the mean response over all rows, or groups of rows, at every draw.
 
     With ``by`` and ``weights`` a poststratification. Predictions of every row: ``predict``.
@@ -1002,14 +987,4 @@ def predictions(
     DataError
         If the run is unfinished.
     """
-    opened = opened_run(run)
-
-    def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
-        return [Scenario({})], [Contrast("", "", (0, 0), _ONE)]
-
-    request = AverageRequest(
-        by=(by,) if isinstance(by, str) else tuple(by),
-        weights=weights, interval=interval, draws=draws, seed=seed, keep_draws=keep_draws,
-        scheduler=scheduler, progress=progress,
-    )  # fmt: skip
-    return table_of_answers(opened, model_of(opened, model), _table(opened, table), request, made)
+    return table_of_answers(call, lambda _: ([Scenario({})], [Contrast("", "", (0, 0), _ONE)]))
