@@ -108,10 +108,12 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """
     attributes = dataset.attributes
     groups, formula = attributes.get("groups"), attributes.get("formula")
+    cells = attributes.get("cells")
     levels = dict.fromkeys(each for several in dataset.references().values() for each in several)
     return {
         "place": dataset.address,
         "rows": dataset.n_rows,
+        **({"rows of the table": cells["rows"]} if cells else {}),
         "response": dataset.response or "none",
         "features": list(dataset.feature_names),
         "formula": formula and formula.get("text"),

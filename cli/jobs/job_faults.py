@@ -65,7 +65,26 @@ def job_faults(job: JobFile) -> list[Problem]:
             require_packages("a report", "jinja2", "matplotlib")
         except ConfigError as error:
             faults.append(Problem.of_error("outputs.report", error))
-    return [*faults, *_append_faults(job), *_address_faults(job), *_same_places(job)]
+    faults += [*_cell_faults(job), *_append_faults(job)]
+    return [*faults, *_address_faults(job), *_same_places(job)]
+
+
+def _cell_faults(job: JobFile) -> Iterator[Problem]:
+    """Yield what a job asks of the rows of its store, where these are cells."""
+    cells = None if job.ingest is None else job.ingest.cells
+    if cells in (None, "no"):
+        return
+    predict = job.predict
+    own = predict is None or (predict.files is None and predict.store is None)
+    if job.outputs.predictions is not None and own:
+        text = (
+            f"expected 'no' for predictions of the rows of the job, found {cells!r}: name the "
+            "tables to predict, predict.files, and outputs.rows, or leave this key out"
+        )
+        yield Problem("ingest.cells", text)
+    if job.source.append is not None:
+        text = f"expected 'no' for a store with source.append, found {cells!r}: leave this key out"
+        yield Problem("ingest.cells", text)
 
 
 def _shown_predictions(path: str | None) -> Iterator[Problem]:

@@ -258,3 +258,15 @@ def test_run_ends_with_the_code_of_check_before_it_samples(
     assert checked.code == done.code != 0
     assert checked.json["error"]["code"] == done.json["error"]["code"]
     assert not Path("work/run").exists()
+
+
+def test_a_job_of_cells_predicts_other_rows_and_does_not_grow(job: Path) -> None:
+    text = job.read_text().replace("[ingest]\n", '[ingest]\ncells = "yes"\n')
+    job.write_text(text)
+    done = streammc("check", job)
+    assert 78 == done.code, done.err
+    assert "ingest.cells: expected 'no' for predictions of the rows of the job, found" in done.err
+    job.write_text(text.replace("[source]\n", '[source]\nappend = ["flights.parquet"]\n'))
+    assert "expected 'no' for a store with source.append, found 'yes'" in streammc("check", job).err
+    job.write_text("\n".join(line for line in text.splitlines() if "predictions" not in line))
+    assert 0 == streammc("check", job).code

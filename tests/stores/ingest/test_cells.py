@@ -352,6 +352,7 @@ def files(columns, tmp_path_factory):
 def test_info_says_how_many_cells_of_how_many_rows(files):
     shown = command("info", str(files / "s.zarr"))
     assert re.search(r"n_rows +\d\d cells of 3,000 rows", shown.out)
+    assert "rows of the table" in streammc.open_store(files / "s.zarr")._repr_html_()
     document = command("info", str(files / "s.zarr"), "--json").json
     assert document["cells"] == {"rows": N}
     assert document["n_rows"] < 100
