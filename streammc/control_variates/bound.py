@@ -17,8 +17,8 @@ import numpy as np
 
 from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.docstrings import documented
-from streammc.errors import ConfigError
-from streammc.likelihood.data_views import by_group, draw_subset, tempered
+from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.data_views import by_group, counted_rows, draw_subset, tempered
 from streammc.models.responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
@@ -176,6 +176,11 @@ def resolved(model: M, dataset: Dataset) -> M:
 def with_data(model: M, dataset: Dataset) -> M:
     """Return a model of these units with the scales of its default priors, and its nodes."""
     untyped: Any = model
+    if untyped.joint is not None and counted_rows(dataset) > dataset.table.n_rows:
+        raise ModelError(
+            f"expected rows that count once in {dataset.address!r}, found cells: a likelihood of "
+            "all rows together has no place for them; leave out --cells"
+        )
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
     prior: Any = untyped.prior

@@ -14,7 +14,7 @@ from command_line import streammc as command
 
 import streammc
 from streammc import registry
-from streammc.errors import ConfigError, DataError, IdentityError
+from streammc.errors import ConfigError, DataError, IdentityError, ModelError
 from streammc.likelihood.data_views import gather
 from streammc.models.base import sums_of_responses
 from streammc.priors import normal
@@ -625,3 +625,10 @@ def test_a_flat_prior_of_a_scale_needs_rows_and_not_cells():
         for choice in ("no", "yes")
     ]
     assert distance(*pair) < 1e-10
+
+
+def test_a_likelihood_of_all_rows_together_takes_no_cells():
+    table = {"x": np.arange(4.0).repeat(5), "y": np.sin(np.arange(4.0)).repeat(5)}
+    data = streammc.from_table(table, formula="y ~ x - 1", cells="yes")
+    with pytest.raises(ModelError, match="expected rows that count once in 'memory', found cells"):
+        streammc.sample(data, streammc.models.gaussian_process(), draws=10, warmup=10, chains=1)
