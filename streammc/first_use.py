@@ -79,13 +79,14 @@ class Compiling:
             time.sleep(_OVER / 5)
             now = time.monotonic()
             with self._lock:
-                over = self._depth == 0 and now - self._ended > _OVER
+                busy = self._depth > 0
+                over = not busy and now - self._ended > _OVER
                 if over:
                     self._watched = False
             seconds = int(now - began)
             if over and reported:
                 self.teller(seconds, True)
-            elif not over and now - began >= _QUIET and seconds > reported:
+            elif busy and now - began >= _QUIET and seconds > reported:
                 reported = seconds
                 self.teller(seconds, False)
             if over:
