@@ -103,8 +103,8 @@ BUGS = {
     ),
     "adaptation never frozen": Bug(
         f"{HAMILTONIAN}/kernel.py",
-        "adapt = (2 if problem.step_size is None else 1) if warmup else 0",
-        "adapt = 2 if problem.step_size is None else 1",
+        "            tuned if warmup else 0,\n",
+        "            tuned,\n",
         f"{INVARIANT}::test_what_warmup_tunes_is_frozen_after_it",
         "hmc",
         compiled=False,
@@ -189,6 +189,12 @@ def test_every_bug_has_a_test_of_a_check_up_to_13() -> None:
     tests = {test for number in range(1, 14) for test in marked()[number]}
     assert {bug.test for bug in BUGS.values()} <= tests
     assert 12 == len(BUGS)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_place_of_a_bug_stands_once_in_its_file(name: str) -> None:
+    bug = BUGS[name]
+    assert 1 == (ROOT / bug.file).read_text(encoding="utf-8").count(bug.right)
 
 
 @pytest.mark.trust(16)
