@@ -137,7 +137,11 @@ def test_a_stream_of_batches_is_kept_and_fitted(columns):
 
 @pytest.fixture
 def control_c(monkeypatch):
-    """Send this process SIGINT after the first commit of draws, once."""
+    """Send this process SIGINT after the first commit of draws, once.
+
+    A shell has its background jobs ignore it.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     append, sent = RunDirectory.append, []
 
     def interrupted(run, phase, *those):
@@ -147,6 +151,8 @@ def control_c(monkeypatch):
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(RunDirectory, "append", interrupted)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 LONG = {**SIZES, "draws": 30_000}
