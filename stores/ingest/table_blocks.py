@@ -254,8 +254,9 @@ class ReadRecord:
             self._kept.append(values[:, self.wanted[low:high] - start])
 
     def rows(self) -> Matrix:
-        """Return the rows wanted (c, k), as they were read."""
-        return np.concatenate(self._kept, axis=1)
+        """Return the rows wanted (c, k), as they were read, and keep them no longer."""
+        kept, self._kept = self._kept, []
+        return np.concatenate(kept, axis=1)
 
 
 def no_rows(table: Table, seen: int) -> DataError:
