@@ -70,7 +70,13 @@ def comparisons(ctx: click.Context, settings: ComparisonsSettings) -> None:
     TABLE is a store, a file or a folder with the columns of the run RUN; without it, the store of
     the run. All rows keep their other values. Every variable is compared if none is named.
     """
-    variables = dict(map(_variable, settings.variables)) or None
+    named = [_variable(text) for text in settings.variables]
+    variables = dict(named) or None
+    if len(named) > len(variables or ()):
+        raise ConfigError(
+            f"expected each variable once, found {' and '.join(settings.variables)}: ask for one "
+            "after the other"
+        )
     _answer(ctx, settings, "comparisons", variables=variables, comparison=settings.comparison)
 
 
@@ -116,12 +122,18 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
     from streammc import averages
     from streammc.cli.build import model_of_run
     from streammc.cli.execute import store_of_run
+    from streammc.cli.receipt import require_apart
+    from streammc.cli.score import require_folder
     from streammc.stores.store import open_store
     from streammc.trace import kinds
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
-    output = None if settings.output is None else _writable(settings.output, settings.overwrite)
+    output = None
+    if settings.output is not None:
+        output = _writable(settings.output, settings.overwrite)
+        require_folder(settings.output)
+        require_apart(settings.output, [settings.run, settings.table or settings.run])
     opened = RunDirectory.open(settings.run)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), settings.allow_code)
     rows: Any = settings.table

@@ -23,7 +23,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from numbers import Real
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -35,6 +35,8 @@ from numpy.typing import NDArray
 from streammc import rng
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import ConfigError, DataError
+from streammc.likelihood.data_views import draw_subset
+from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.predict import model_of, opened_run, require_predictable
@@ -53,7 +55,7 @@ from streammc.runs import record
 from streammc.settings import PassOptions, called_with
 from streammc.stores.data_set import RowTable
 from streammc.stores.formula.expressions import Codes, Values
-from streammc.stores.formula.fitted import Design, is_factor, read_design
+from streammc.stores.formula.fitted import Design, is_factor, read_design, refused
 from streammc.stores.formula.parser import Column, argument_of, columns_of, label
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
@@ -72,6 +74,8 @@ SAMPLED: Final = 1024
 MOST_SAMPLED: Final = 2**18
 """Most rows of all groups together that a second pass samples."""
 MOST_GROUPS: Final = 2000
+MOST_BYTES: Final = 2**28
+"""Bytes of the sums of all groups and scenarios."""
 _STEP: Final = 1e-3
 """Step of the differences by which a mean response is expanded, in its predictors."""
 _DERIVATIVE: Final = 1e-3
@@ -103,6 +107,7 @@ class Columns:
         self._intercept = int(self.features[:1] == [INTERCEPT])
         self._mean, self._scale = standardization(attributes, len(self.features))
         self._standardised = attributes.get("standardization") is not None
+        self._digits = 7 if attributes.get("dtype") == "float32" else 15
         document = attributes.get("formula")
         self.design: Design | None = (
             None if document is None else read_design(document, "the store")
@@ -135,19 +140,24 @@ class Columns:
         """The columns of the table that the model sees."""
         return list(self.numbers) if self.design is None else self.design.table_columns
 
-    def require(self, names: Sequence[str]) -> None:
-        """Raise ConfigError unless all that changes with these columns can be computed."""
+    def require(self, names: Sequence[str], *, changed: bool) -> None:
+        """Raise ConfigError unless these columns, and all that changes with them, are known."""
         for name in names:
             if name not in self.names:
                 raise ConfigError(
                     f"expected a column of the model, found {name!r}: choose among "
                     f"{', '.join(self.names[:8])}{', ...' * (len(self.names) > 8)}"
                 )
-        for name in self._needed(names):
+            if changed and self.design is not None and name in self.design.factors:
+                raise ConfigError(
+                    f"expected a column of fixed effects, found {name!r} of (1 | {name}): its "
+                    "effects are read from the run, not compared"
+                )
+        for name in self._needed(names) if changed else names:
             if name not in self.numbers and name not in self.levels:
                 raise ConfigError(
                     f"expected a column that the formula has as it is, or a factor, found {name!r} "
-                    f"inside other expressions alone: add it to the formula by itself, or compare "
+                    "inside other expressions alone: add it to the formula by itself, or compare "
                     "predictions of two tables"
                 )
 
@@ -159,26 +169,36 @@ class Columns:
         for j in self.affected(names):
             for node, _ in self._fields(j):
                 needed |= dict.fromkeys(columns_of(node))
+        if self._moves_offset(names):
+            for node in self.design.terms.offsets:
+                needed |= dict.fromkeys(columns_of(node))
         return list(needed)
+
+    def _moves_offset(self, names: Sequence[str]) -> bool:
+        """Return whether the formula has offsets of these columns."""
+        offsets = () if self.design is None else self.design.terms.offsets
+        return any({*columns_of(node)} & {*names} for node in offsets)
 
     def _fields(self, j: int) -> Any:
         assert self.design is not None
         return [each for each in self.design.columns if each.fields][j - self._intercept].fields
 
-    def sd(self, name: str, otherwise: float | None = None) -> float:
-        """Return the standard deviation of a column of numbers in the table of the run.
+    def is_boolean(self, name: str) -> bool:
+        """Return whether a column has truth values."""
+        return self.design is not None and self.design.kinds[name] == "boolean"
 
-        ConfigError if the columns were not standardised, and there is no other value.
+    def sd(self, name: str) -> float:
+        """Return the standard deviation by which a column of numbers was scaled.
+
+        ConfigError if the columns were not standardised.
         """
-        j, multiple = self.numbers[name]
-        if self._standardised:
-            return float(self._scale[j] / abs(multiple))
-        if otherwise is None:
+        if not self._standardised:
             raise ConfigError(
                 f"expected standardised columns to know the standard deviation of {name!r}, found "
-                "others: give a step"
+                "others: give a step, or make the data set with standardize"
             )
-        return otherwise
+        j, multiple = self.numbers[name]
+        return float(self._scale[j] / abs(multiple))
 
     def affected(self, names: Sequence[str]) -> list[int]:
         """Return the columns of ``X`` that change with columns of the table."""
@@ -205,27 +225,35 @@ class Columns:
                 found[name] = (X[:, j] * self._scale[j] + self._mean[j]) / multiple
         return found
 
-    def changed(self, X: Matrix, changes: Mapping[str, Change]) -> Matrix:
-        """Return rows ``X`` (m, q) of a scenario."""
-        columns, values = self.replaced(X, changes)
-        out = X.copy() if columns else X
-        out[:, columns] = values
-        return out
+    def label(self, name: str, value: float) -> Any:
+        """Return a value of a column as the table has it: a level, or a number."""
+        if name in self.levels:
+            return self.levels[name][0][int(value)]
+        return float(f"{value:.{self._digits}g}")
 
-    def replaced(self, X: Matrix, changes: Mapping[str, Change]) -> tuple[list[int], Matrix]:
-        """Return the columns of rows ``X`` (m, q) that a scenario changes, and their values."""
+    def replaced(
+        self, X: Matrix, changes: Mapping[str, Change]
+    ) -> tuple[list[int], Matrix, Vector | float]:
+        """Return what a scenario changes in rows ``X`` (m, q): columns, their values, offsets.
+
+        Offsets (m,) are added to those of the rows.
+        """
         if not changes:
-            return [], X[:, :0]
+            return [], X[:, :0], 0.0
         names = list(changes)
-        values = self.values(X, self._needed(names))
+        before = self.values(X, self._needed(names))
+        values = dict(before)
         for name, change in changes.items():
             values[name] = change(values[name])
-        columns = self.affected(names)
+        columns, moved = self.affected(names), 0.0
         if self.design is None:
             raw = np.stack([values[name] for name in names])
         else:
             raw = self.design.some([j - self._intercept for j in columns], self._as_read(values))
-        return columns, (raw.T - self._mean[columns]) / self._scale[columns]
+            if self._moves_offset(names):
+                old, new = (self.design.offset(self._as_read(v), refused) for v in (before, values))
+                moved = new - old
+        return columns, (raw.T - self._mean[columns]) / self._scale[columns], moved
 
     def _as_read(self, values: Mapping[str, Vector]) -> Values:
         """Return values as a table gives them: levels of text as codes."""
@@ -297,7 +325,7 @@ class Sums(NamedTuple):
     key: Vector
     """(k,) random keys of the rows of the sample, sorted: the smallest of all rows."""
     X: Matrix
-    """(k, q) the sample, in the coordinates of the run."""
+    """(k, q) the sample, as the table has it."""
     offset: Vector
     sampled_weight: Vector
 
@@ -330,6 +358,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         groups = self._groups(X)
         found: dict[tuple[float, ...], Sums] = {}
         order, starts, labels = _sorted_by(groups)
+        self._require_few(len(starts))
         X, keys = X[order], keys[order]
         offset = block.offset[order]
         weight = np.ones(len(X))
@@ -338,14 +367,14 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         ends = [*starts[1:], len(X)]
         moments = np.zeros((len(starts), len(self.scenarios), _size(len(self.centre))))
         for s, scenario in enumerate(self.scenarios):
-            places, values = self.columns.replaced(X, scenario.changes)
+            places, values, moved = self.columns.replaced(X, scenario.changes)
             before, X[:, places] = X[:, places], values  # no copy of all columns
             rows = self.in_run(X)
-            f, slope, bend = _expanded(self.response, rows, offset, self.centre)
+            f, slope, bend = _expanded(self.response, rows, offset + moved, self.centre)
             for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
                 part = slice(low, high)
-                sizes = weight[part], f[part], slope[:, part], bend[:, :, part]
-                moments[g, s] = _moments(self.response, rows[part], *sizes)
+                of_rows = weight[part], f[part], slope[:, part], bend[:, :, part]
+                moments[g, s] = _moments(self.response, rows[part], *of_rows)
             X[:, places] = before
         for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
             chosen = low + _smallest(keys[low:high], self.sampled)
@@ -362,12 +391,25 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         both = dict(left)
         for key, sums in right.items():
             both[key] = sums if key not in both else self._joined(both[key], sums)
-        if len(both) > MOST_GROUPS:
-            raise DataError(
-                f"expected at most {MOST_GROUPS} groups of rows, found more by "
-                f"{', '.join(self.by)}: choose columns of fewer values"
-            )
+        self._require_few(len(both))
         return both
+
+    def scenario(self, X: Matrix, offset: Vector, scenario: Scenario) -> tuple[Matrix, Vector]:
+        """Return rows ``X`` (k, q) and offsets of a scenario, in the coordinates of the run."""
+        places, values, moved = self.columns.replaced(X, scenario.changes)
+        changed = X.copy()
+        changed[:, places] = values
+        return self.in_run(changed), offset + moved
+
+    def _require_few(self, groups: int) -> None:
+        """Raise DataError if there are too many groups of rows for their sums."""
+        sizes = 8 * len(self.scenarios) * _size(len(self.centre))
+        most = min(MOST_GROUPS, max(MOST_BYTES // sizes, 1))
+        if groups > most:
+            raise DataError(
+                f"expected at most {most} groups of rows, found more by {', '.join(self.by)}: "
+                "choose columns of fewer values, or ask for fewer variables at once"
+            )
 
     def _joined(self, a: Sums, b: Sums) -> Sums:
         key = np.concatenate([a.key, b.key])
@@ -487,19 +529,25 @@ class Comparison(NamedTuple):
     value: Callable[[Vector, Vector], Vector]
     slopes: Callable[[float, float], tuple[float, float]]
     """Its derivatives in both."""
+    needs: str = "mean responses overflow at some rows or draws; change the column by less"
+    """What is wrong, and to be done, where a value is not finite."""
 
 
 def _difference(step: float = 1.0) -> Comparison:
     return Comparison(lambda a, b: (a - b) / step, lambda a, b: (1.0 / step, -1.0 / step))
 
 
+_ABOVE_ZERO: Final = "ratios are of averages above 0; ask for the difference"
 COMPARISONS: Final[dict[str, Comparison]] = {
     "difference": _difference(),
-    "ratio": Comparison(lambda a, b: a / b, lambda a, b: (1.0 / b, -a / (b * b))),
-    "lnratio": Comparison(lambda a, b: np.log(a / b), lambda a, b: (1.0 / a, -1.0 / b)),
+    "ratio": Comparison(lambda a, b: a / b, lambda a, b: (1.0 / b, -a / (b * b)), _ABOVE_ZERO),
+    "lnratio": Comparison(
+        lambda a, b: np.log(a / b), lambda a, b: (1.0 / a, -1.0 / b), _ABOVE_ZERO
+    ),
     "lnor": Comparison(
         lambda a, b: np.log(a / (1.0 - a) * (1.0 - b) / b),
         lambda a, b: (1.0 / (a * (1.0 - a)), -1.0 / (b * (1.0 - b))),
+        "odds are of averages between 0 and 1; ask for the difference or the ratio",
     ),
 }
 """Comparisons of two averages: their names as in marginaleffects."""
@@ -527,21 +575,23 @@ def answers(
 
     Of each sample as many rows are evaluated as the error asks for.
     """
-    found = []
-    for group in sorted(sums):
+    found = dict[tuple[float, ...], list[tuple[Vector, float]]]()
+    for group in sorted(group for group, own in sums.items() if own.weight > 0.0):
         own, rows = sums[group], FEWEST
         averages = [_taylor(moments, theta - task.centre) / own.weight for moments in own.moments]
         while True:
-            part = own.first(rows)
-            made = _of_group(task, part, contrasts, theta, averages)
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                made = _of_group(task, own.first(rows), contrasts, theta, averages)
             worst = max(error for _, error in made)
             if worst <= ENOUGH or rows >= len(own.key):
                 break
             rows = math.ceil(1.5 * rows * (worst / ENOUGH) ** 2)
-        found += [
-            Answer(contrast, group, *each) for contrast, each in zip(contrasts, made, strict=True)
-        ]
-    return found
+        found[group] = made
+    return [
+        Answer(contrast, group, *made[k])
+        for k, contrast in enumerate(contrasts)
+        for group, made in found.items()
+    ]
 
 
 def _of_group(
@@ -558,6 +608,11 @@ def _of_group(
     for contrast, squares in zip(contrasts, errors, strict=True):
         a, b = contrast.pair
         draws = contrast.compare.value(whole[a], whole[b])
+        if not np.isfinite([*draws, *squares]).all():
+            raise DataError(
+                f"expected finite answers, found others for {contrast.term or 'the mean response'}:"
+                f" {contrast.compare.needs}"
+            )
         sd = float(draws.std())
         made.append((draws, math.sqrt(float(squares.mean())) / sd if sd > 0.0 else 0.0))
     return made
@@ -586,8 +641,8 @@ def _remainders(
     """
     m, draws = len(own.X), len(theta)
     scale = own.rows / m / own.weight
-    rows = [task.in_run(task.columns.changed(own.X, each.changes)) for each in task.scenarios]
-    at = [_expanded(task.response, X, own.offset, task.centre) for X in rows]
+    rows = [task.scenario(own.X, own.offset, each) for each in task.scenarios]
+    at = [_expanded(task.response, X, offset, task.centre) for X, offset in rows]
     rest = [np.empty(draws) for _ in rows]
     errors = [np.empty(draws) for _ in contrasts]
     centre = [float(average.mean()) for average in averages]
@@ -595,10 +650,10 @@ def _remainders(
     for low in range(0, draws, step):
         part = slice(low, low + step)
         left = []
-        for s, X in enumerate(rows):
+        for s, (X, offset) in enumerate(rows):
             f, slope, bend = at[s]
-            eta = task.response.predictors(X, own.offset, theta[part])
-            moved = eta - task.response.predictors(X, own.offset, task.centre[None])
+            eta = task.response.predictors(X, offset, theta[part])
+            moved = eta - task.response.predictors(X, offset, task.centre[None])
             exact = task.response(eta, X)
             taylor = f[:, None] + np.einsum("am,ams->ms", slope, moved)
             taylor += 0.5 * np.einsum("ams,abm,bms->ms", moved, bend, moved)
@@ -622,7 +677,7 @@ def scenarios_of(
         raise ConfigError(
             f"expected a comparison among {', '.join(COMPARISONS)}, found {compare!r}: choose one"
         )
-    columns.require(list(variables))
+    columns.require(list(variables), changed=True)
     scenarios, contrasts = [Scenario({})], list[Contrast]()
 
     def add(name: str, change: Change) -> int:
@@ -680,8 +735,8 @@ def _numbers(columns: Columns, name: str, wanted: Any) -> tuple[Change | None, C
     ``None``: the column as it is.
     """
     if wanted is None:
-        wanted = 1
-    if wanted == "sd":
+        wanted = [0, 1] if columns.is_boolean(name) else 1
+    if isinstance(wanted, str) and wanted == "sd":
         half = 0.5 * columns.sd(name)
         return partial(_moved_by, -half), partial(_moved_by, half), "sd"
     good = isinstance(wanted, Real) and not isinstance(wanted, bool)
@@ -698,9 +753,14 @@ def _numbers(columns: Columns, name: str, wanted: Any) -> tuple[Change | None, C
     return partial(_set_to, low), partial(_set_to, high), f"{high:g} - {low:g}"
 
 
-def slopes_of(columns: Columns, variables: Sequence[str]) -> tuple[list[Scenario], list[Contrast]]:
-    """Return the scenarios and the contrasts of the derivatives in columns of numbers."""
-    columns.require(variables)
+def slopes_of(
+    columns: Columns, variables: Sequence[str], spread: Callable[[str], float]
+) -> tuple[list[Scenario], list[Contrast]]:
+    """Return the scenarios and the contrasts of the derivatives in columns of numbers.
+
+    ``spread`` returns about the standard deviation of one, above 0.
+    """
+    columns.require(variables, changed=True)
     scenarios, contrasts = list[Scenario](), list[Contrast]()
     for name in variables:
         if name in columns.levels:
@@ -708,7 +768,7 @@ def slopes_of(columns: Columns, variables: Sequence[str]) -> tuple[list[Scenario
                 f"expected a column of numbers, found the factor {name!r}: its levels are compared "
                 "by comparisons"
             )
-        step = _DERIVATIVE * columns.sd(name, 1.0)
+        step = _DERIVATIVE * spread(name)
         for sign in (1.0, -1.0):
             scenarios.append(Scenario({name: partial(_moved_by, sign * step)}))
         pair = len(scenarios) - 2, len(scenarios) - 1
@@ -717,7 +777,7 @@ def slopes_of(columns: Columns, variables: Sequence[str]) -> tuple[list[Scenario
 
 
 def table_of_answers(
-    call: Call, made: Callable[[Columns], tuple[list[Scenario], list[Contrast]]]
+    call: Call, made: Callable[[Columns, Dataset], tuple[list[Scenario], list[Contrast]]]
 ) -> pa.Table:
     """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
     run = opened_run(call.run)
@@ -730,8 +790,8 @@ def table_of_answers(
     for line in check({**posterior.design, "response": None}, {**described, "response": None}):
         warnings.warn(line, stacklevel=4)
     columns, q = Columns(table.attributes), table.n_features
-    columns.require(call.groups)
-    scenarios, contrasts = made(columns)
+    columns.require(call.groups, changed=False)
+    scenarios, contrasts = made(columns, table)
     theta = posterior.theta
     task = AverageTask(
         response=MeanResponse(model),
@@ -766,28 +826,24 @@ def table_of_answers(
 def _as_table(
     columns: Columns, call: Call, found: Sequence[Answer], weights: Vector | None
 ) -> pa.Table:
-    """Return answers as a table, in the order of the contrasts."""
-    first = {id(each.contrast): place for place, each in reversed(list(enumerate(found)))}
-    chosen = sorted(found, key=lambda each: first[id(each.contrast)])
-    draws = np.stack([each.draws for each in chosen])
+    """Return answers as a table."""
+    draws = np.stack([each.draws for each in found])
     ends = (1.0 - call.interval) / 2.0, (1.0 + call.interval) / 2.0
     low, high = quantiles(draws, ends, weights)
     centre = mean(draws, weights)
     spread = np.sqrt(mean((draws - centre[:, None]) ** 2, weights))
     fields: dict[str, Any] = {
-        "term": [each.contrast.term for each in chosen],
-        "contrast": [each.contrast.contrast for each in chosen],
+        "term": [each.contrast.term for each in found],
+        "contrast": [each.contrast.contrast for each in found],
     }
     for place, name in enumerate(call.groups):
-        values = [each.group[place] for each in chosen]
-        known = columns.levels.get(name)
-        fields[name] = values if known is None else [known[0][int(value)] for value in values]
+        fields[name] = [columns.label(name, each.group[place]) for each in found]
     fields |= {
         "estimate": centre,
         "std_error": spread,
         "conf_low": low,
         "conf_high": high,
-        "error": [each.error for each in chosen],
+        "error": [each.error for each in found],
     }
     if call.keep_draws:
         fields["draws"] = list(draws)
@@ -933,7 +989,7 @@ def comparisons(call: ComparisonsCall) -> pa.Table:
         If the run is unfinished, or a changed value is not one that the formula was fitted for.
     """
 
-    def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
+    def made(columns: Columns, _: Dataset) -> tuple[list[Scenario], list[Contrast]]:
         wanted = columns.names if call.variables is None else call.variables
         if isinstance(wanted, str):
             wanted = [wanted]
@@ -960,11 +1016,17 @@ def slopes(call: SlopesCall) -> pa.Table:
         If the run is unfinished.
     """
 
-    def made(columns: Columns) -> tuple[list[Scenario], list[Contrast]]:
+    def made(columns: Columns, table: Dataset) -> tuple[list[Scenario], list[Contrast]]:
         wanted = [call.variables] if isinstance(call.variables, str) else call.variables
         if wanted is None:
             wanted = [name for name in columns.names if name not in columns.levels]
-        return slopes_of(columns, wanted)
+        sample = cache(lambda: draw_subset(table, SUBSET_BYTES).X)
+
+        def spread(name: str) -> float:
+            """Return the standard deviation of a column in a sample; 1 of a constant one."""
+            return float(columns.values(sample(), [name])[name].std()) or 1.0
+
+        return slopes_of(columns, wanted, spread)
 
     return table_of_answers(call, made)
 
@@ -987,4 +1049,4 @@ def predictions(call: PredictionsCall) -> pa.Table:
     DataError
         If the run is unfinished.
     """
-    return table_of_answers(call, lambda _: ([Scenario({})], [Contrast("", "", (0, 0), _ONE)]))
+    return table_of_answers(call, lambda *_: ([Scenario({})], [Contrast("", "", (0, 0), _ONE)]))

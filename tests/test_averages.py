@@ -141,6 +141,63 @@ def test_other_comparisons_of_averages(comparison, tmp_path):
     assert error.max() < 0.01 * exact.std()
 
 
+def test_a_change_moves_the_offset_that_is_made_of_it(tmp_path):
+    table = frame(4000)
+    table["e"], table["b"] = np.exp(table.o), table.z > 1.0
+    table["y"] = np.random.default_rng(1).integers(0, 3, len(table))
+    data = streammc.from_table(table, formula="y ~ x + e + b + offset(log(e))", dtype="float64")
+    theta = 0.1 * np.random.default_rng(2).normal(size=(1, 60, data.n_features))
+    run = make_run(tmp_path / "run", models.poisson(), data, theta)
+    asked = streammc.comparisons(run, data, ["e", "b"], keep_draws=True).to_pylist()
+    scale = data.attributes["standardization"]["scale"]
+
+    def averages_of(e, b):
+        X = np.c_[np.ones(len(table)), table.x, e, b]
+        X[:, 1:] = (X[:, 1:] - data.attributes["standardization"]["mean"][1:]) / scale[1:]
+        return np.exp(X @ theta[0].T + np.log(e).to_numpy()[:, None]).mean(axis=0)
+
+    e, b = table.e, table.b.astype(float)
+    of_e = averages_of(e + 1.0, b) - averages_of(e, b)
+    of_b = averages_of(e, np.ones(len(b))) - averages_of(e, np.zeros(len(b)))
+    assert [row["contrast"] for row in asked] == ["+1", "1 - 0"]
+    for row, exact in zip(asked, (of_e, of_b), strict=True):
+        assert np.abs(np.array(row["draws"]) - exact).max() < 0.03 * exact.std()
+
+
+def test_a_slope_of_columns_that_are_not_standardised(tmp_path):
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(3000), 1e-6 * rng.normal(size=3000)]
+    data = streammc.from_arrays(X, rng.integers(0, 2, 3000).astype(float))
+    theta = np.r_[0.2, 1e6] * (1.0 + 0.05 * rng.normal(size=(1, 60, 2)))
+    run = make_run(tmp_path / "run", models.logistic(), data, theta)
+    name = data.feature_names[1]
+    (slope,) = streammc.slopes(run, data, name, keep_draws=True).to_pylist()
+    p = 1.0 / (1.0 + np.exp(-X @ theta[0].T))
+    exact = (p * (1.0 - p)).mean(axis=0) * theta[0][:, 1]
+    assert np.abs(np.array(slope["draws"]) - exact).max() < 0.02 * exact.std()
+
+
+def test_groups_have_the_values_of_the_table(tmp_path):
+    table = frame(3000)
+    table["year"], table["y"] = 2000 + table.k, np.random.default_rng(1).integers(0, 2, 3000)
+    data = streammc.from_table(table, formula="y ~ year + C(g) : bs(x, df=4) + x + g")
+    theta = 0.1 * np.random.default_rng(2).normal(size=(1, 50, data.n_features))
+    run = make_run(tmp_path / "run", models.logistic(), data, theta)
+    assert streammc.predictions(run, data, by="year")["year"].to_pylist() == [2000, 2001, 2002]
+    assert streammc.predictions(run, data, by="g")["g"].to_pylist() == ["a", "b", "c"]
+
+
+def test_answers_that_are_not_finite_are_refused(tmp_path, monkeypatch):
+    run, _, data, _ = case("poisson", tmp_path, frame(2000))
+    with pytest.raises(DataError, match="odds are of averages between 0 and 1"):
+        streammc.comparisons(run, data, {"x": 1}, comparison="lnor")
+    with pytest.raises(DataError, match=r"x: mean responses overflow .* column by less"):
+        streammc.comparisons(run, data, {"x": 1e6})
+    monkeypatch.setattr(averages, "MOST_BYTES", 4000)
+    with pytest.raises(DataError, match=r"found more by g: .* ask for fewer variables"):
+        streammc.comparisons(run, data, {"x": 1}, by="g")
+
+
 def far_case(tmp_path):
     """Draws so far apart that the expansion is poor."""
     _, model, data, theta = case("logistic", tmp_path)

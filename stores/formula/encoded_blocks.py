@@ -545,6 +545,11 @@ class FormulaBlocks:
         return self._rows.raw_rows
 
     @property
+    def texts(self) -> dict[str, list[str]]:
+        """What the codes of text columns stand for; see ``TableBlocks.texts``."""
+        return self._rows.texts
+
+    @property
     def divisible(self) -> bool:
         """Whether :meth:`raw` can begin at any block, in any process."""
         return self._rows.divisible

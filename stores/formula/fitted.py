@@ -413,7 +413,7 @@ class Design:
         named = [column for column in self.columns if column.fields]
         columns = [named[place] for place in places]
         by_node = {
-            node: fields(node, values, self.states, _refused)
+            node: fields(node, values, self.states, refused)
             for node in dict.fromkeys(node for column in columns for node, _ in column.fields)
         }
         return np.stack(
@@ -502,7 +502,7 @@ def remembering(terms: Terms, kinds: Mapping[str, str], factors: Sequence[str] =
     return list(dict.fromkeys([*nodes, *map(factor_node, factors)]))
 
 
-def _refused(kind: str, name: str, bad: Any, values: Any) -> None:
+def refused(kind: str, name: str, bad: Any, values: Any) -> None:
     """Raise DataError where a value cannot be computed; see ``Report``."""
     if np.any(bad):
         first = np.flatnonzero(bad)[0]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -89,7 +90,7 @@ class StreamedTable(RowTable, Shown):
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.response: str | None = attributes["response"]
         row_bytes = reader.expansion.row_bytes
-        self._blocks = TableBlocks(reader, read_columns(attributes), block_rows(reader))
+        self._blocks = TableBlocks(reader, read_columns(attributes), edges_of(reader))
         self.reads = 1
         """Times that the table was read, the scan of the first included."""
         self._rows = StreamedRows(self, self._blocks.columns, row_bytes)
@@ -100,7 +101,7 @@ class StreamedTable(RowTable, Shown):
             block = self._blocks.block(0, 0, reader.arrays(first.rows()))
             self._rows.keep(wanted, values_of(block, np.arange(len(wanted))))
         header = json.dumps({**attributes, "sources": None}, sort_keys=True)
-        seen = repr(reader.checksums)
+        seen = repr((reader.checksums, reader.source.texts))
         self.fingerprint = hashlib.sha256(f"{header} {seen}".encode()).hexdigest()
 
     def __repr__(self) -> str:
@@ -208,15 +209,15 @@ class StreamedTable(RowTable, Shown):
         return tree.result()
 
 
-def block_rows(reader: RowReader) -> int:
-    """Return the rows of a block of a pass: those of a block of the read, or a part of them.
+def edges_of(reader: RowReader) -> tuple[int, ...]:
+    """Return where the blocks of a pass begin in a block of the read, and its rows.
 
-    There are a power of two of these parts, so that reads of some blocks are subtrees.
+    There are a power of two of these blocks, so that reads of some blocks are subtrees.
     """
     rows, parts = reader.source.raw_rows, 1
-    while rows * reader.expansion.row_bytes > parts * _BLOCK_BYTES and parts < rows:
+    while rows * reader.expansion.row_bytes > parts * _BLOCK_BYTES and 2 * parts <= rows:
         parts *= 2
-    return -(-rows // parts)
+    return tuple(rows * part // parts for part in range(parts + 1))
 
 
 @dataclass(frozen=True)
@@ -225,20 +226,20 @@ class TableBlocks:
 
     reader: RowReader
     columns: CodedColumns | None
-    rows: int
-    """Rows of a block, but for the last ones of a block of the read."""
+    edges: tuple[int, ...]
+    """See :func:`edges_of`."""
 
     @property
-    def parts(self) -> int:
-        """Blocks of a pass in a block of the read."""
-        return -(-self.reader.source.raw_rows // self.rows)
+    def rows(self) -> int:
+        """Most rows of a block."""
+        return -(-self.edges[-1] // (len(self.edges) - 1))
 
     def read(self, first: int = 0, stop: int | None = None) -> Iterator[MemoryBlock]:
         """Yield the blocks of blocks ``first`` to ``stop`` of the read; all, or some."""
-        done, index = first * self.reader.source.raw_rows, first * self.parts
+        done, index = first * self.edges[-1], first * (len(self.edges) - 1)
         for values in self.reader.blocks(first, stop):
-            for low in range(0, values.shape[1], self.rows):
-                arrays = self.reader.arrays(values[:, low : low + self.rows])
+            for low, high in pairwise(self.edges):
+                arrays = self.reader.arrays(values[:, low:high])
                 if m := len(arrays["X"]):
                     yield self.block(index, done, arrays)
                     done, index = done + m, index + 1
@@ -252,7 +253,7 @@ class TableBlocks:
 
     def units(self, count: int) -> list[Unit]:
         """Return at most about ``count`` units of a read, each a subtree of its blocks."""
-        raw, total = self.reader.source.raw_rows, len(self.reader.checksums)
+        raw, total = self.edges[-1], len(self.reader.checksums)
         size = 1
         while size * raw < _UNIT_ROWS or size * count < total:
             size *= 2

@@ -107,6 +107,11 @@ class TableBlocks:
         return self._rows
 
     @property
+    def texts(self) -> dict[str, list[str]]:
+        """What the codes of text columns stand for, in the order of the codes."""
+        return {name: coder.values for name, coder in self.coders.items()}
+
+    @property
     def divisible(self) -> bool:
         """Whether :meth:`raw` can begin at any block, in any process."""
         return self._spool is None and self.table.divisible

@@ -63,6 +63,13 @@ def test_tables_are_written_and_not_overwritten(place, tmp_path):
     assert [row["origin"] for row in rows] == ["ATL", "JFK"]
     estimates = pq.read_table(tmp_path / "s.parquet")["estimate"].to_pylist()
     assert [float(row["estimate"]) for row in rows] == pytest.approx(estimates)
+    absent = streammc(*words, "-o", tmp_path / "absent" / "s.csv")
+    assert "expected an existing folder" in absent.err
+    copy = tmp_path / "t.csv"
+    copy.write_bytes((place / "t.csv").read_bytes())
+    own = streammc("slopes", place / "run", copy, "-o", copy, "--overwrite")
+    assert own.code != 0
+    assert copy.read_bytes() == (place / "t.csv").read_bytes()
     wrong = streammc(*words, "-o", tmp_path / "s.txt")
     assert wrong.code == ConfigError.exit_code
     assert "ends in .csv or .parquet" in wrong.err
@@ -90,6 +97,7 @@ def test_a_run_without_a_store_asks_for_its_file(place, tmp_path):
     [
         (("--variables", "=1"), "expected NAME or NAME=WHAT"),
         (("--variables", "distance="), "expected NAME or NAME=WHAT"),
+        (("--variables", "distance=1", "--variables", "distance=2"), "expected each variable once"),
         (("--variables", "price"), "expected a column of the model, found 'price'"),
         (("--variables", "origin=[ATL,LHR]"), "two levels of 'origin'"),
         (("--comparison", "odds"), "expected a comparison among"),

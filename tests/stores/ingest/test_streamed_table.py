@@ -157,11 +157,13 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(streamed_table, "_UNIT_ROWS", 600)
 
 
-@pytest.mark.parametrize("case", ["one file", "folders"])
-def test_threads_and_workers_read_parts_of_the_files(
-    case, parquet, columns, tmp_path, small_blocks
+@pytest.mark.parametrize("case", ["one file", "many small blocks", "folders"])
+def test_threads_and_workers_read_parts(
+    case, parquet, columns, tmp_path, small_blocks, monkeypatch
 ):
     source, formula = parquet, FORMULA
+    if case == "many small blocks":  # 64 of 5 or 6 rows in a block of the read
+        monkeypatch.setattr(streamed_table, "_BLOCK_BYTES", 2**7)
     if case == "folders":
         source, formula = tmp_path / "parts", "late ~ age + C(year)"
         for year, rows in ((2001, slice(0, 1900)), (2002, slice(1900, None))):
@@ -169,7 +171,9 @@ def test_threads_and_workers_read_parts_of_the_files(
             part = pa.table({name: columns[name][rows] for name in ("age", "late")})
             pq.write_table(part, source / f"year={year}" / "t.parquet", row_group_size=700)
     one = streamed(source, formula=formula)
-    assert one._blocks.rows < one._blocks.reader.source.raw_rows
+    raw_rows = one._blocks.reader.source.raw_rows
+    of_a_read = [block for block in one.blocks() if block.start < raw_rows]
+    assert len(of_a_read) == {"many small blocks": 64}.get(case, 2)
     assert 4 < len(one._blocks.units(16)) < 10
     tree = streammc.fit(source, formula, "logistic", scheduler="sync", **SIZES)
     for scheduler in (1, 2, 8, "local:2"):
@@ -185,6 +189,17 @@ def test_a_part_that_changed_is_found_by_who_reads_it(parquet, columns, small_bl
     for scheduler in ("sync", 2):
         with pytest.raises(DataError, match=r"expected the rows of the first read"):
             streammc.sample(data, streammc.models.logistic(), scheduler=scheduler, **SIZES)
+
+
+def test_texts_that_change_places_are_another_table(columns):
+    """Means, scales and codes are the same: the first text has the code 0, the second 1."""
+    halves = np.array(["north", "south"] * (N // 2))
+    one, two = (
+        streamed({**columns, "region": region}, formula="late ~ age + I(region == 'north')")
+        for region in (halves, np.where(halves == "north", "south", "north"))
+    )
+    assert one._blocks.reader.checksums == two._blocks.reader.checksums
+    assert one.fingerprint != two.fingerprint
 
 
 def test_a_table_that_changes_between_reads_is_an_error(parquet, columns):
