@@ -124,8 +124,6 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
     from streammc.cli.execute import store_of_run
     from streammc.cli.receipt import require_apart
     from streammc.cli.score import require_folder
-    from streammc.stores.store import open_store
-    from streammc.trace import kinds
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
@@ -144,10 +142,6 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
         )
     if rows is None:
         rows = store_of_run(opened, "TABLE")
-    else:
-        there = kinds.found_at(rows)
-        if rows.rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
-            rows = open_store(rows)
     with (
         warnings.catch_warnings(record=True) as caught,
         Progress(printer, ctx.find_root().obj) as progress,

@@ -60,6 +60,8 @@ from streammc.stores.formula.parser import Column, argument_of, columns_of, labe
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import rows_of
+from streammc.stores.store import open_store
+from streammc.trace import kinds
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -856,6 +858,10 @@ def _table(run: RunDirectory, table: Any) -> Dataset:
     """Return the rows that are asked about: a data set, or a table in the columns of the run."""
     if isinstance(table, RowTable):
         return cast(Dataset, table)
+    if isinstance(table, (str, os.PathLike)):
+        there = kinds.found_at(table)
+        if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
+            return cast(Dataset, open_store(table))
     described = run.attributes.get("design")
     if described is None:
         raise DataError(
@@ -879,8 +885,8 @@ class AverageOptions(PassOptions):
     run : path or xarray.DataTree
         Directory of a finished run, or the run opened from it.
     table : data set, path, table, or list of them
-        The rows to average over: a store, or a table as of ``from_table`` with the columns of the
-        run.
+        The rows to average over: a store or its path, or a table as of ``from_table`` with the
+        columns of the run.
     by
         Columns of the model whose values form the groups of rows; ``()``: all rows together.
     weights

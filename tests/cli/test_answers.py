@@ -41,6 +41,7 @@ def test_answers_are_those_of_python_on_the_store_of_the_run_and_on_its_table(pl
     variables = {"distance": [100, 200], "origin": None}
     own = package.comparisons(place / "run", package.open_store(place / "t.zarr"), variables)
     assert own.to_pylist() == found.json["comparisons"]
+    assert own.equals(package.comparisons(place / "run", place / "t.zarr", variables))
     for rows in ("t.csv", "t.zarr"):
         again = streammc(*asked[:2], place / rows, *asked[2:])
         assert 0 == again.code, again.err
