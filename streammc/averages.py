@@ -33,6 +33,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc import rng
+from streammc.control_variates.full_pass.block_kernel import tile_rows
+from streammc.control_variates.full_pass.scenario_sums import (
+    add_scenarios,
+    find_levels,
+    gather,
+)
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import ConfigError, DataError
 from streammc.likelihood.data_views import draw_subset
@@ -71,7 +77,7 @@ ENOUGH: Final = 0.01
 """Standard error of the remainder, in standard deviations of the draws, that is small enough."""
 FEWEST: Final = 128
 """Rows of a group whose remainders are evaluated first."""
-SAMPLED: Final = 1024
+SAMPLED: Final = 256
 """Rows of a group that the first pass samples."""
 MOST_SAMPLED: Final = 2**18
 """Most rows of all groups together that a second pass samples."""
@@ -83,6 +89,9 @@ _STEP: Final = 1e-3
 _DERIVATIVE: Final = 1e-3
 """Step of the difference quotient of a slope, in standard deviations of its column."""
 DRAWS: Final = 4000
+_ENTRIES: Final = 2**18
+"""Rows times derivatives of all scenarios that are in memory together."""
+_LEAST_ROWS: Final = 2**12
 _AT_ONCE: Final = 2**19
 """Rows times draws that are evaluated together."""
 
@@ -123,8 +132,8 @@ class Columns:
         if self.design is None:
             self.numbers = {name: (j, 1.0) for j, name in enumerate(names, self._intercept)}
             return
-        columns = [each for each in self.design.columns if each.fields]
-        for j, column in enumerate(columns, self._intercept):
+        self._columns = [each for each in self.design.columns if each.fields]
+        for j, column in enumerate(self._columns, self._intercept):
             if len(column.fields) != 1:
                 continue
             node, index = column.fields[0]
@@ -169,7 +178,7 @@ class Columns:
             return list(names)
         needed = dict.fromkeys(names)
         for j in self.affected(names):
-            for node, _ in self._fields(j):
+            for node, _ in self._columns[j - self._intercept].fields:
                 needed |= dict.fromkeys(columns_of(node))
         if self._moves_offset(names):
             for node in self.design.terms.offsets:
@@ -180,10 +189,6 @@ class Columns:
         """Return whether the formula has offsets of these columns."""
         offsets = () if self.design is None else self.design.terms.offsets
         return any({*columns_of(node)} & {*names} for node in offsets)
-
-    def _fields(self, j: int) -> Any:
-        assert self.design is not None
-        return [each for each in self.design.columns if each.fields][j - self._intercept].fields
 
     def is_boolean(self, name: str) -> bool:
         """Return whether a column has truth values."""
@@ -208,8 +213,8 @@ class Columns:
             return [self.numbers[name][0] for name in names]
         return [
             j
-            for j in range(self._intercept, len(self.features) - len(self.design.effect_names))
-            if any({*columns_of(node)} & {*names} for node, _ in self._fields(j))
+            for j, column in enumerate(self._columns, self._intercept)
+            if any({*columns_of(node)} & {*names} for node, _ in column.fields)
         ]
 
     def values(self, X: Matrix, names: Sequence[str]) -> dict[str, Vector]:
@@ -218,10 +223,11 @@ class Columns:
         for name in names:
             if name in self.levels:
                 levels, places = self.levels[name]
-                index = np.full(len(X), levels.index(self.reference[name]), np.int64)
-                for j, level in places.items():
-                    index[X[:, j] * self._scale[j] + self._mean[j] > 0.5] = level
-                found[name] = index.astype(np.float64)
+                value = np.full(len(X), float(levels.index(self.reference[name])))
+                at, level = np.array([*places]), np.array([*places.values()], np.float64)
+                cut = (0.5 - self._mean[at]) / self._scale[at]
+                find_levels(np.ascontiguousarray(X), at, cut, level, value)
+                found[name] = value
             else:
                 j, multiple = self.numbers[name]
                 found[name] = (X[:, j] * self._scale[j] + self._mean[j]) / multiple
@@ -286,18 +292,28 @@ class MeanResponse:
             self.n_scalar = model.inner.n_scalar + len(model.group_parameters)
             self._rules = NormalRules(model.inner)
 
-    def __call__(self, eta: NDArray[np.float64], X: Matrix) -> Matrix:
-        """Return means (m, S) at predictors (p, m, S) of rows ``X`` (m, q) as the run has them."""
+        slope = None if self._mixed is None else self._mixed.slope
+        self.slope = None if slope is None else self._mixed.features.index(slope)
+        """Column of ``X`` whose effects differ between groups."""
+
+    def __call__(self, eta: NDArray[np.float64], z: Vector | None) -> Matrix:
+        """Return means (m, S) at predictors (p, m, S); ``z`` (m,) is the column ``slope``."""
         mixed = self._mixed
         if mixed is None:
             return responses(self._model, eta)
         count = len(mixed.group_parameters)
-        z = np.zeros(len(X))
-        if mixed.slope is not None:
-            z = X[:, mixed.features.index(mixed.slope)]
         covariance = effect_covariance(mixed, eta[-count:, 0].T)
-        sd = np.sqrt(variance_of_part(covariance.T, z[:, None]))
+        column = np.zeros((eta.shape[1], 1)) if z is None else z[:, None]
+        sd = np.sqrt(variance_of_part(covariance.T, column))
         return self._rules.means(np.ascontiguousarray(eta[:-count]), sd)
+
+    def moved(self, eta: Matrix, moves: Matrix, z: Vector | None) -> Matrix:
+        """Return means (k, m) at predictors (p, m), to which ``moves`` (k, p) are added."""
+        points = eta[:, None] + moves.T[:, :, None]
+        if self._mixed is not None:
+            return self(points.swapaxes(1, 2), z).T
+        means = responses(self._model, points.reshape(len(eta), -1, 1))
+        return means.reshape(len(moves), -1)
 
     def predictors(self, X: Matrix, offset: Vector, theta: Matrix) -> NDArray[np.float64]:
         """Return the predictors (p, m, S) of rows ``X`` (m, q) at parameters (S, D)."""
@@ -326,7 +342,7 @@ class Sums(NamedTuple):
     """(scenarios, 1 + D + D D) weighted value, gradient and Hessian."""
     key: Vector
     """(k,) random keys of the rows of the sample, sorted: the smallest of all rows."""
-    X: Matrix
+    X: NDArray[Any]
     """(k, q) the sample, as the table has it."""
     offset: Vector
     sampled_weight: Vector
@@ -355,36 +371,81 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
 
     def map(self, block: RowBlock) -> dict[tuple[float, ...], Sums]:
         """Return the sums of contiguous rows by the values of ``by``."""
-        X = np.asarray(expanded_rows(block.X), np.float64)
-        keys = rng.stream(self.seed, 0, rng.Role.PLAN, block.start).random(len(X))
-        groups = self._groups(X)
-        found: dict[tuple[float, ...], Sums] = {}
-        order, starts, labels = _sorted_by(groups)
+        X = np.asarray(expanded_rows(block.X))
+        m = len(X)
+        order, starts, labels = _sorted_by(self._groups(X))
         self._require_few(len(starts))
-        X, keys = X[order], keys[order]
-        offset = block.offset[order]
-        weight = np.ones(len(X))
+        weight = np.ones(m)
         if self.weighted:
             weight = np.asarray(block.weight[order], np.float64)
-        ends = [*starts[1:], len(X)]
-        moments = np.zeros((len(starts), len(self.scenarios), _size(len(self.centre))))
-        for s, scenario in enumerate(self.scenarios):
-            places, values, moved = self.columns.replaced(X, scenario.changes)
-            before, X[:, places] = X[:, places], values  # no copy of all columns
-            rows = self.in_run(X)
-            f, slope, bend = _expanded(self.response, rows, offset + moved, self.centre)
-            for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
-                part = slice(low, high)
-                of_rows = weight[part], f[part], slope[:, part], bend[:, :, part]
-                moments[g, s] = _moments(self.response, rows[part], *of_rows)
-            X[:, places] = before
-        for g, (low, high) in enumerate(zip(starts, ends, strict=True)):
+        moments = self._moments(X, block.offset, weight, order, np.array([*starts[1:], m]))
+        keys = rng.stream(self.seed, 0, rng.Role.PLAN, block.start).random(m)[order]
+        found: dict[tuple[float, ...], Sums] = {}
+        for g, (low, high) in enumerate(zip(starts, [*starts[1:], m], strict=True)):
             chosen = low + _smallest(keys[low:high], self.sampled)
+            rows = order[chosen]
             found[labels[g]] = Sums(
                 high - low, float(weight[low:high].sum()), moments[g], keys[chosen],
-                X[chosen], offset[chosen], weight[chosen],
+                X[rows], block.offset[rows], weight[chosen],
             )  # fmt: skip
         return found
+
+    def _moments(
+        self, X: Matrix, offset: Vector, weight: Vector, order: Index, ends: Index
+    ) -> NDArray[np.float64]:
+        """Return the moments (groups, scenarios, size) of rows ``order`` of ``X``.
+
+        ``ends`` (groups,) are the numbers of rows up to the end of each group; ``weight`` is in
+        this order.
+        """
+        response, q, S = self.response, X.shape[1], len(self.scenarios)
+        n_linear, p = response.n_linear, response.n_linear + response.n_scalar
+        width = p + p * (p + 1) // 2
+        value = np.zeros((len(ends), S))
+        gradients = np.zeros((len(ends), S, width, q + 1))
+        hessians = np.zeros((len(ends), S, n_linear * (n_linear + 1) // 2, q, q))
+        beta = self.centre[: n_linear * q].reshape(n_linear, q)
+        step = max(_ENTRIES // max(S * (1 + width), q), _LEAST_ROWS)
+        X, room = np.ascontiguousarray(X), np.empty((min(step, len(order)), q))
+        for low in range(0, len(order), step):
+            here = order[low : low + step]
+            as_read = room[: len(here)]
+            gather(X, here, as_read)
+            rows, w = self.in_run(as_read), weight[low : low + step]
+            eta = np.empty((p, len(here)))
+            eta[:n_linear], eta[n_linear:] = beta @ rows.T, self.centre[n_linear * q :, None]
+            eta[0] += offset[here]
+            first, place, values = [0], list[int](), list[Matrix]()
+            derivatives = np.empty((S, width, len(here)))
+            means = np.empty((S, len(here)))
+            for s, scenario in enumerate(self.scenarios):
+                columns, new, moved = self.columns.replaced(as_read, scenario.changes)
+                new = self.in_run(new, columns).T
+                eta_s = eta.copy()
+                eta_s[:n_linear] += beta[:, columns] @ (new - rows[:, columns].T)
+                eta_s[0] += moved
+                z = None
+                if response.slope is not None:
+                    z = rows[:, response.slope]
+                    if response.slope in columns:
+                        z = new[columns.index(response.slope)]
+                means[s], slope, bend = _derivatives(response, eta_s, z)
+                derivatives[s, :p], derivatives[s, p:] = slope, bend
+                place += columns
+                values.append(new)
+                first.append(len(place))
+            derivatives *= w
+            means *= w
+            if not w.all():  # inf * 0 must not become NaN
+                derivatives[:, :, w == 0.0] = means[:, w == 0.0] = 0.0
+            inside = np.clip(ends - low, 0, len(here))
+            for g, (a, b) in enumerate(zip([0, *inside[:-1]], inside, strict=True)):
+                value[g] += means[:, a:b].sum(axis=1)
+            add_scenarios(
+                rows, inside, n_linear, tile_rows(q), np.array(first), np.array(place, np.int64),
+                np.ascontiguousarray(np.concatenate(values)), derivatives, gradients, hessians,
+            )  # fmt: skip
+        return _in_parameters(value, gradients, hessians, q, n_linear, p)
 
     def combine(
         self, left: dict[tuple[float, ...], Sums], right: dict[tuple[float, ...], Sums]
@@ -398,6 +459,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
 
     def scenario(self, X: Matrix, offset: Vector, scenario: Scenario) -> tuple[Matrix, Vector]:
         """Return rows ``X`` (k, q) and offsets of a scenario, in the coordinates of the run."""
+        X = np.asarray(X, np.float64)
         places, values, moved = self.columns.replaced(X, scenario.changes)
         changed = X.copy()
         changed[:, places] = values
@@ -419,10 +481,11 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         parts = [np.concatenate(pair)[order] for pair in zip(a[4:], b[4:], strict=True)]
         return Sums(a.rows + b.rows, a.weight + b.weight, a.moments + b.moments, key[order], *parts)
 
-    def in_run(self, X: Matrix) -> Matrix:
-        """Return rows of the table in the coordinates of the run."""
-        mean, scale = self.run_scale
-        other_mean, other_scale = self.table_scale
+    def in_run(self, X: Matrix, columns: Sequence[int] | slice = slice(None)) -> Matrix:
+        """Return rows of the table, or some columns of them, in the coordinates of the run."""
+        mean, scale, other_mean, other_scale = (
+            each[columns] for each in (*self.run_scale, *self.table_scale)
+        )
         if np.array_equal(mean, other_mean) and np.array_equal(scale, other_scale):
             return X
         moved: Matrix = (X * other_scale + (other_mean - mean)) / scale
@@ -436,10 +499,10 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
 
 def _smallest(keys: Vector, count: int) -> Index:
     """Return the places of the ``count`` smallest keys, in their order."""
-    places = np.arange(len(keys))
-    if count < len(keys):
-        places = np.argpartition(keys, count)[:count]
-    order: Index = places[np.argsort(keys[places])]
+    near = np.flatnonzero(keys < (count + 6.0 * math.sqrt(count)) / len(keys))  # they are uniform
+    if len(near) < count:
+        near = np.arange(len(keys))
+    order: Index = near[np.argsort(keys[near])[:count]]
     return order
 
 
@@ -449,20 +512,38 @@ def _size(dim: int) -> int:
 
 def _sorted_by(groups: Matrix) -> tuple[Index, list[int], list[tuple[float, ...]]]:
     """Return an order of rows (m, k) by group, the first row of each group, and its values."""
-    if not groups.shape[1]:
-        return np.arange(len(groups)), [0], [()]
-    order = np.lexsort(groups.T[::-1])
-    ordered = groups[order]
-    new = np.r_[True, np.any(ordered[1:] != ordered[:-1], axis=1)]
-    starts = np.flatnonzero(new)
-    return order, starts.tolist(), [tuple(map(float, ordered[at])) for at in starts]
+    code, size = np.zeros(len(groups), np.int64), 1
+    for column in groups.T:
+        own, count = _codes(column)
+        if size * count >= 2**62:
+            code, size = _codes(code)
+        code, size = code * count + own, size * count
+    small = code.astype(np.uint16) if size <= 2**16 else code  # sorted by its digits
+    order: Index = np.argsort(small, kind="stable")
+    ordered = code[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    return order, starts.tolist(), [tuple(map(float, groups[order[at]])) for at in starts]
 
 
-def _expanded(
-    response: MeanResponse, X: Matrix, offset: Vector, centre: Vector
-) -> tuple[Vector, Matrix, NDArray[np.float64]]:
-    """Return the mean response (m,) and its derivatives (p, m), (p, p, m) in the predictors."""
-    eta = response.predictors(X, offset, centre[None])[:, :, 0]
+def _codes(values: NDArray[Any]) -> tuple[Index, int]:
+    """Return an integer from 0 for each value (m,), in their order, and one above the largest."""
+    low = values.min(initial=0.0)
+    shifted = values - low
+    if shifted.max(initial=0.0) < 2**16:
+        whole = shifted.astype(np.int64)
+        if (whole == shifted).all():
+            return whole, int(whole.max(initial=0)) + 1
+    known, code = np.unique(values, return_inverse=True)
+    return code, len(known)
+
+
+def _derivatives(
+    response: MeanResponse, eta: Matrix, z: Vector | None
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return the mean response (m,) at predictors ``eta`` (p, m), and its derivatives in them.
+
+    First derivatives (p, m), and second ones (p (p + 1) / 2, m) in the pairs b <= a, by a.
+    """
     p, m = eta.shape
     moves = [np.zeros(p)]
     for a in range(p):
@@ -472,47 +553,55 @@ def _expanded(
                 move[a] += signs[0] * _STEP
                 move[b] += signs[1] * _STEP if a != b else 0.0
                 moves.append(move)
-    points = np.stack([eta + move[:, None] for move in moves], axis=2)
-    means = response(points, X)
-    f, at = means[:, 0], 1
-    slope, bend = np.empty((p, m)), np.empty((p, p, m))
+    means = response.moved(eta, np.array(moves), z)
+    slope, bend = np.empty((p, m)), np.empty((p * (p + 1) // 2, m))
+    at, pair = 1, 0
     for a in range(p):
         for b in range(a + 1):
             if a == b:
-                up, down = means[:, at], means[:, at + 1]
+                up, down = means[at], means[at + 1]
                 slope[a] = (up - down) / (2.0 * _STEP)
-                bend[a, a] = (up - 2.0 * f + down) / _STEP**2
+                bend[pair] = (up - 2.0 * means[0] + down) / _STEP**2
                 at += 2
             else:
-                mixed = means[:, at] - means[:, at + 1] - means[:, at + 2] + means[:, at + 3]
-                bend[a, b] = bend[b, a] = mixed / (4.0 * _STEP**2)
+                mixed = means[at] - means[at + 1] - means[at + 2] + means[at + 3]
+                bend[pair] = mixed / (4.0 * _STEP**2)
                 at += 4
-    return f, slope, bend
+            pair += 1
+    return means[0], slope, bend
 
 
-def _moments(
-    response: MeanResponse,
-    X: Matrix,
-    weight: Vector,
-    f: Vector,
-    slope: Matrix,
-    bend: NDArray[np.float64],
-) -> Vector:
-    """Return weighted value, gradient and Hessian of rows in all parameters, flat."""
-    ones = np.ones((len(X), 1))
-    designs = [X] * response.n_linear + [ones] * response.n_scalar
-    gradient = np.concatenate(
-        [design.T @ (weight * own) for design, own in zip(designs, slope, strict=True)]
-    )
-    edges = np.cumsum([0, *(design.shape[1] for design in designs)])
-    hessian = np.zeros((edges[-1], edges[-1]))
-    for a, left in enumerate(designs):
-        for b, right in enumerate(designs[: a + 1]):
-            if bend[a, b].any():
-                part = left.T @ (right * (weight * bend[a, b])[:, None])
-                hessian[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = part
-                hessian[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = part.T
-    return np.concatenate([[float(weight @ f)], gradient, hessian.ravel()])
+def _in_parameters(
+    value: Matrix,
+    gradients: NDArray[np.float64],
+    hessians: NDArray[np.float64],
+    q: int,
+    n_linear: int,
+    p: int,
+) -> NDArray[np.float64]:
+    """Return weighted value, gradient and Hessian in all parameters, flat: (groups, scenarios, .).
+
+    From the sums of ``scenario_sums.add_scenarios``.
+    """
+    d = n_linear * q + p - n_linear
+    places = [slice(a * q, a * q + q) for a in range(n_linear)]
+    places += [slice(at, at + 1) for at in range(n_linear * q, d)]
+    own = [slice(0, q)] * n_linear + [slice(q, q + 1)] * (p - n_linear)
+    gradient = np.concatenate([gradients[:, :, a, own[a]] for a in range(p)], axis=2)
+    hessian = np.zeros((*value.shape, d, d))
+    pair = 0
+    for a in range(p):
+        for b in range(a + 1):
+            if a < n_linear:
+                upper = np.triu(hessians[:, :, pair])
+                part = upper + np.triu(upper, 1).swapaxes(2, 3)
+            else:
+                part = gradients[:, :, p + pair, None, own[b]]
+            hessian[:, :, places[a], places[b]] = part
+            hessian[:, :, places[b], places[a]] = part.swapaxes(2, 3)
+            pair += 1
+    flat = hessian.reshape(*value.shape, d * d)
+    return np.concatenate([value[:, :, None], gradient, flat], axis=2)
 
 
 class Contrast(NamedTuple):
@@ -644,7 +733,11 @@ def _remainders(
     m, draws = len(own.X), len(theta)
     scale = own.rows / m / own.weight
     rows = [task.scenario(own.X, own.offset, each) for each in task.scenarios]
-    at = [_expanded(task.response, X, offset, task.centre) for X, offset in rows]
+    response = task.response
+    slopes = [None if response.slope is None else X[:, response.slope] for X, _ in rows]
+    before = [response.predictors(*each, task.centre[None]) for each in rows]
+    at = [_derivatives(response, eta[:, :, 0], z) for eta, z in zip(before, slopes, strict=True)]
+    pairs = [(a, b) for a in range(len(before[0])) for b in range(a + 1)]
     rest = [np.empty(draws) for _ in rows]
     errors = [np.empty(draws) for _ in contrasts]
     centre = [float(average.mean()) for average in averages]
@@ -654,11 +747,12 @@ def _remainders(
         left = []
         for s, (X, offset) in enumerate(rows):
             f, slope, bend = at[s]
-            eta = task.response.predictors(X, offset, theta[part])
-            moved = eta - task.response.predictors(X, offset, task.centre[None])
-            exact = task.response(eta, X)
-            taylor = f[:, None] + np.einsum("am,ams->ms", slope, moved)
-            taylor += 0.5 * np.einsum("ams,abm,bms->ms", moved, bend, moved)
+            eta = response.predictors(X, offset, theta[part])
+            moved = eta - before[s]
+            exact = response(eta, slopes[s])
+            taylor = f[:, None] + sum(d[:, None] * by for d, by in zip(slope, moved, strict=True))
+            for (a, b), d in zip(pairs, bend, strict=True):
+                taylor += (d if a != b else 0.5 * d)[:, None] * moved[a] * moved[b]
             left.append((exact - taylor) * own.sampled_weight[:, None])
             rest[s][part] = scale * left[s].sum(axis=0)
         for k, contrast in enumerate(contrasts):
