@@ -217,6 +217,11 @@ def simulated(n: int, family: str, seed: int) -> pd.DataFrame:
     return frame.assign(y=np.asarray(y, float))
 
 
+def sampled(run: Any) -> Any:
+    """Return the draws of a run on the scale of its store."""
+    return run.get("sampled_posterior", run["posterior"])
+
+
 def fitted(frame: pd.DataFrame, formula: str, family: str, standardize: bool, seed: int) -> Any:
     """Return mean and sd of the linear predictor of up to 200 rows, by a run."""
     store = ingested(frame, f"y ~ {formula}", standardize=standardize)
@@ -224,7 +229,7 @@ def fitted(frame: pd.DataFrame, formula: str, family: str, standardize: bool, se
     draws = 10_000 if len(frame) < 10_000 else 3000  # errors of sds are a fifth of the bound
     run = streammc.sample(store, model, draws=draws, chains=4, seed=seed, audit=False)
     rows = draw_subset(store, 2**24)
-    beta = run["posterior"]["beta"].values.reshape(-1, store.n_features)
+    beta = sampled(run)["beta"].values.reshape(-1, store.n_features)
     eta = beta @ rows.X[:200].T
     return eta.mean(axis=0), eta.std(axis=0)
 
@@ -286,7 +291,7 @@ def rare() -> Iterator[tuple[str, bool]]:
         for build in (models.logistic, models.probit, models.poisson):
             store = ingested(frame, "y ~ g")
             run = streammc.sample(store, build(), seed=1, sampler=hmc() if n < 5000 else None)
-            drawn = run["posterior"]["beta"].sel(feature="g[T.e]").values
+            drawn = sampled(run)["beta"].sel(feature="g[T.e]").values
             low, middle, high = np.quantile(drawn, [0.05, 0.5, 0.95])
             said = json.loads(run.attrs["summary"])["warnings"]
             lines = [line for line in said if "g[T.e]" in line]

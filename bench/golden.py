@@ -82,9 +82,11 @@ def digests(run: Path) -> dict[str, str]:
     """Return a digest of every chunk of a run's draws and statistics."""
     found = {}
     for group in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"):
-        for path in sorted((run / group).rglob("*")):
+        sampled = run / group.replace("posterior", "sampled_posterior")
+        place = sampled if sampled.exists() else run / group
+        for path in sorted(place.rglob("*")):
             if path.is_file() and path.name != "zarr.json":
-                name = str(path.relative_to(run))
+                name = f"{group}/{path.relative_to(place)}"
                 found[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return found
 

@@ -51,9 +51,10 @@ def diagnosis(path: str) -> dict[str, Any]:
         )
     # Not imported for a run that has its summary: the models and the passes.
     from streammc.cli.execute import store_of_run
-    from streammc.diagnostics.derived import derived, ratios, transform
+    from streammc.diagnostics.derived import derived, ratios
     from streammc.diagnostics.summary import negative_signs, summarize_draws
     from streammc.likelihood.temperature import schedule_of
+    from streammc.models.table_scale import transform
     from streammc.runs.record import REFERENCES, blocks_of_run, label_references
     from streammc.runs.run_summary import mean_statistics, mixing_warnings, run_cost
     from streammc.runs.setup import load

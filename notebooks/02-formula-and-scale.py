@@ -103,7 +103,7 @@ pd.DataFrame(
 # %%
 levels = [name for name in store.feature_names if name.startswith("C(origin)")]
 sd = {
-    name: run["posterior_original"]["beta"].sel(feature=levels).std(("chain", "draw"))
+    name: run["posterior"]["beta"].sel(feature=levels).std(("chain", "draw"))
     for name, run in runs.items()
 }
 wider = (sd["gaussian"] / sd["student-t"]).values
@@ -114,7 +114,7 @@ assert (wider < 2.0).all()
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for shift, (name, run) in zip((-0.12, 0.12), runs.items(), strict=True):
-    draws = run["posterior_original"]["beta"].sel(feature=levels)
+    draws = run["posterior"]["beta"].sel(feature=levels)
     low, high = draws.quantile([0.05, 0.95], dim=("chain", "draw")).values
     place = np.arange(len(levels)) + shift
     axes[0].vlines(place, low, high, linewidth=4, label=name, color=f"C{int(shift > 0)}")
@@ -129,7 +129,7 @@ hours = np.linspace(5.1, 22.9, 60)
 new = pd.DataFrame({"distance": 800.0, "hour": hours, "origin": "AMS"})
 design = np.concatenate([X for _, X, _ in streammc.stores.encode_rows(store.attributes, new)])
 for color, (name, run) in zip(("C0", "C1"), runs.items(), strict=True):
-    beta = run["posterior"]["beta"].stack(sample=("chain", "draw")).values
+    beta = run["sampled_posterior"]["beta"].stack(sample=("chain", "draw")).values
     low, high = np.quantile(design @ beta, [0.05, 0.95], axis=1)
     axes[1].fill_between(hours, low, high, alpha=0.4, color=color, label=name)
 axes[1].plot(hours, 5.0 + 2.4 + true_curve(hours), "k", linewidth=1, label="truth")

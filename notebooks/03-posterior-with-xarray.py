@@ -50,12 +50,12 @@ assert run.attrs["verdict"].startswith("These draws can be trusted")
 # %% [markdown]
 # ## Selection
 #
-# The group `posterior` is on the scale of the standardised columns, `posterior_original` on the
-# scale of the table. Both have the dimensions `chain`, `draw` and `feature`.
+# The group `posterior` is on the scale of the table, `sampled_posterior` on the scale of the
+# standardised columns. Both have the dimensions `chain`, `draw` and `feature`.
 
 # %%
-scaled = run["posterior"]["beta"]
-beta = run["posterior_original"]["beta"]
+scaled = run["sampled_posterior"]["beta"]
+beta = run["posterior"]["beta"]
 beta.sel(feature=["m_bb", "m_wwbb"]).quantile([0.05, 0.5, 0.95], dim=("chain", "draw")).to_pandas()
 
 # %% [markdown]

@@ -195,10 +195,10 @@ pd.DataFrame(found).T[["mean", "sd", "q5", "q95", "ess_bulk", "r_hat"]].astype(f
 
 # %% [markdown]
 # The shape is well above 1, the exponential distribution, and below 2. Coefficients per unit of the
-# table are in `posterior_original`; the exponential of that of `signal` is a ratio of scales.
+# table are in `posterior`; the exponential of that of `signal` is a ratio of scales.
 
 # %%
-ratio = np.exp(run["posterior_original"]["beta"].sel(feature="signal"))
+ratio = np.exp(run["posterior"]["beta"].sel(feature="signal"))
 low, high = ratio.quantile([0.05, 0.95]).values
 print(f"missing energy where a Higgs boson was made: {low:.3f} to {high:.3f} times (90 %)")
 shown = {"feature": ["jet_1_pt", "jet_2_pt", "m_jj", "signal"]}

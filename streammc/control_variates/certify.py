@@ -55,7 +55,7 @@ from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.data_views import draw_subset, gather
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
-from streammc.models.base import COEFFICIENT
+from streammc.models.table_scale import COEFFICIENT
 from streammc.numerics.process_limits import single_threaded
 from streammc.protocols import Dataset, Model, Phases, Rows, Vector
 

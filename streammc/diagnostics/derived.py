@@ -1,15 +1,4 @@
-"""Quantities derived from draws: the table's scale, odds or rate ratios, intraclass correlation.
-
-The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor is
-
-    sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
-
-and the last sum is part of the intercept. A parameter ``mu_j`` that is a mean of column j
-becomes ``mean_j + scale_j mu_j``; a distance (between means, or a length scale) is multiplied
-by ``scale_j``. A group's intercept ``u_1`` and slope ``u_2`` of column j become
-``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``. The model states the rule of each
-parameter. Draws are transformed before they are summarised: quantiles and R-hat of a sum do not
-follow from those of its terms.
+"""Quantities derived from draws: odds or rate ratios, intraclass correlation.
 
 Intraclass correlation: the share of the variance between rows that is between groups.
 
@@ -31,16 +20,8 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.summary import draws_and_labels, summarize_draws, written_by
 from streammc.docstrings import documented
-from streammc.errors import ConfigError, StoreError
-from streammc.models.base import (
-    COEFFICIENT,
-    DISTANCE,
-    EFFECTS,
-    FACTOR,
-    INTERCEPT,
-    PLACE,
-    ScaleBlock,
-)
+from streammc.errors import ConfigError
+from streammc.models.table_scale import FACTOR, INTERCEPT, ScaleBlock
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,98 +29,6 @@ if TYPE_CHECKING:
 
 _BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
 _BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
-
-
-def transform(
-    theta: NDArray[np.float64],
-    labels: Sequence[str],
-    attributes: Mapping[str, Any],
-    blocks: Sequence[ScaleBlock],
-) -> tuple[NDArray[np.float64], list[str]]:
-    """Return draws (chain, draw, d) and labels on the table's scale.
-
-    ``blocks`` are blocks of parameters with their rules, from the model
-    (``models.base``). A centred design without an intercept column implies an intercept
-    on the table's scale: it is added before the coefficients of its predictor. Uncorrelated effects
-    of a centred slope are correlated on the table's scale: ``rho`` is added after their deviations.
-    """
-    standardization = attributes.get("standardization")
-    if standardization is None:
-        return theta, list(labels)
-    features = list(attributes["features"])
-    mean = np.asarray(standardization["mean"], dtype=np.float64)
-    scale = np.asarray(standardization["scale"], dtype=np.float64)
-    position = {label: column for column, label in enumerate(labels)}
-    fits = mean.shape == scale.shape == (len(features),)
-    fits = fits and all(
-        (len(block.labels) in (1, len(features)) or block.rule in (EFFECTS, FACTOR))
-        and {*block.labels} <= position.keys()
-        for block in blocks
-    )
-    if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
-        raise StoreError(
-            f"expected a mean and a positive scale for each of {len(features)} coefficients, found "
-            f"{mean.shape} and {scale.shape} for {len(labels)} parameters: verify the store"
-        )
-    result = theta.copy()
-    names = list(labels)
-    added: list[tuple[int, str, NDArray[np.float64]]] = []
-    for block in blocks:
-        columns = [position[label] for label in block.labels]
-        if block.rule == FACTOR:
-            continue
-        if block.rule == EFFECTS:
-            j = features.index(block.intercept)
-            moved = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
-            result[:, :, columns] = moved[..., : len(columns)]
-            if len(columns) == 2 and mean[j]:  # uncorrelated at the mean of the column alone
-                column = max(columns) + 1
-                added.append((column, _correlation(block.labels[0]), moved[..., 2]))
-            continue
-        moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
-        if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
-            continue  # a parameter shared by columns of different scales stays as it is
-        if block.rule == COEFFICIENT:
-            result[:, :, columns] = theta[:, :, columns] / scale
-            shift = -(result[:, :, columns] * mean).sum(axis=-1)
-            if INTERCEPT in features:
-                # The intercept column has mean 0 and scale 1: the shift does not include it.
-                result[:, :, columns[features.index(INTERCEPT)]] += shift
-            elif mean.any():
-                added.append((min(columns), block.intercept, shift))
-        elif block.rule == PLACE:
-            result[:, :, columns] = (
-                mean[: len(columns)] + scale[: len(columns)] * theta[:, :, columns]
-            )
-        elif block.rule == DISTANCE:
-            result[:, :, columns] = scale[: len(columns)] * theta[:, :, columns]
-    for column, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
-        result = np.insert(result, column, shift, axis=2)
-        names.insert(column, name)
-    return result, names
-
-
-def _effects(values: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
-    """Return standard deviations of intercept and slope and their correlation (..., 3).
-
-    Those of ``u_1 - shift u_2`` and ``u_2 / scale``. ``values``: the same of ``u_1`` and ``u_2``,
-    or without the correlation, (..., 2), where it is 0.
-    """
-    moved = np.empty((*values.shape[:-1], 3))
-    intercept, slope = values[..., 0], values[..., 1]
-    rho = values[..., 2] if values.shape[-1] == 3 else np.zeros_like(slope)
-    # Two squares, so that nothing cancels.
-    along = rho * intercept - shift * slope
-    moved[..., 0] = np.hypot(along, np.sqrt((1.0 - rho) * (1.0 + rho)) * intercept)
-    moved[..., 1] = slope / scale
-    moved[..., 2] = along / np.maximum(moved[..., 0], 1e-300)
-    return moved
-
-
-def _correlation(deviation: str) -> str:
-    """Return the name of the correlation beside ``tau[g:Intercept]``: ``rho[g]``."""
-    column = deviation.removeprefix("tau[").removesuffix(f":{INTERCEPT}]")
-    return f"rho[{column}]"
 
 
 def as_variables(

@@ -21,6 +21,14 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 
 from streammc.errors import ConfigError, ModelError
+from streammc.models.table_scale import (
+    COEFFICIENT,
+    FACTOR,
+    INTERCEPT,
+    RULES,
+    UNCHANGED,
+    ScaleBlock,
+)
 from streammc.numerics.prior import (
     COLUMNS,
     CONSTANT,
@@ -43,16 +51,6 @@ Array: TypeAlias = NDArray[np.float64]
 DataDefault: TypeAlias = Callable[[Rows, Sequence[str], Level], list[FamilyPrior]]
 """Default priors that scale with the data: ``(rows, feature names, level)`` to one per feature,
 or to one for every component."""
-
-# Rules by which a parameter goes from the scale of the store to that of the table.
-UNCHANGED: Final = ""
-COEFFICIENT: Final = "coefficient"
-"""Of a linear predictor: ``beta_j / scale_j``; the intercept takes up the means."""
-PLACE: Final = "place"
-"""A place in the columns: ``mean_j + scale_j mu_j``."""
-DISTANCE: Final = "distance"
-"""A distance in the columns: ``scale_j`` times it."""
-RULES: Final = (UNCHANGED, COEFFICIENT, PLACE, DISTANCE)
 
 # Supports of a parameter, which decide how it is sampled.
 REAL: Final = "real"
@@ -251,31 +249,6 @@ def dirichlet_rows(concentration: Sequence[float]) -> Matrix:
     return table
 
 
-INTERCEPT: Final = "Intercept"
-EFFECTS: Final = "effects"
-"""Standard deviations of the effects of groups on intercept and slope, and their correlation if it
-is sampled. With ``u_1`` and ``u_2`` the effects on the store's scale and j the slope's column,
-those on the table's are ``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``."""
-
-FACTOR: Final = "factor"
-"""Effects of the levels of factors and their scales, which stay as they are: their columns are
-indicators. Exponentials of them are no ratios of one unit."""
-
-
-class ScaleBlock(NamedTuple):
-    """Parameters that go to the table's scale together."""
-
-    rule: str
-    """One of :data:`RULES`, :data:`EFFECTS` or :data:`FACTOR`."""
-    labels: tuple[str, ...]
-    """One per feature, in their order; or a single one that all features share."""
-    intercept: str = ""
-    """Coefficients without an intercept: label of the one that a centred design implies.
-    Effects: feature of the slope."""
-    exponential: str = ""
-    """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
-
-
 def parameter_blocks(
     parameters: Iterable[Parameter], features: Sequence[str]
 ) -> tuple[ScaleBlock, ...]:
@@ -290,16 +263,6 @@ def parameter_blocks(
                 exponential = parameter.exponential or ""
                 blocks.append(ScaleBlock(parameter.table_scale, labels, implied, exponential))
     return tuple(blocks)
-
-
-def describe_blocks(blocks: Iterable[ScaleBlock]) -> list[dict[str, Any]]:
-    """Return blocks as JSON."""
-    return [{**block._asdict(), "labels": list(block.labels)} for block in blocks]
-
-
-def blocks_from_description(described: Iterable[Mapping[str, Any]]) -> tuple[ScaleBlock, ...]:
-    """Return the blocks that :func:`describe_blocks` described."""
-    return tuple(ScaleBlock(**{**entry, "labels": tuple(entry["labels"])}) for entry in described)
 
 
 _FLAGS: Final = {POSITIVE: densities.POSITIVE, CORRELATION: densities.CORRELATION}

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
-from streammc.models.base import DISTANCE, POSITIVE, Parameter, StatedModel
+from streammc.models.base import POSITIVE, Parameter, StatedModel
 from streammc.models.responses import real_fault
+from streammc.models.table_scale import DISTANCE
 from streammc.numerics.cholesky import factor, invert, solve, tile_shape
 from streammc.numerics.jit import JOINT_SIGNATURE, inline, jit
 from streammc.numerics.special import exp

@@ -15,7 +15,7 @@ from streammc.control_variates.bound import check_control_variates, check_kinds,
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, SamplingWarning
 from streammc.protocols import Dataset, Model
-from streammc.runs.job import run_job
+from streammc.runs.job import run_job, statistics_of
 from streammc.samplers.common.sampler import RunArguments, RunRequest, Sampler
 from streammc.settings import called_with, values_of
 from streammc.trace.addresses import named
@@ -139,9 +139,9 @@ def sample(call: SampleCall) -> xarray.DataTree:
     Returns
     -------
     xarray.DataTree
-        Groups ``posterior`` and ``sample_stats`` (chain, draw), the same of the warm-up,
-        and ``constant_data``; ``posterior_original`` if the store is standardised.
-        The attribute ``summary`` holds audit, cost and warnings.
+        Groups ``posterior``, on the scale of the table, and ``sample_stats`` (chain, draw), the
+        same of the warm-up, and ``constant_data``; ``sampled_posterior`` is on the scale of the
+        store, if that is standardised. The attribute ``summary`` holds audit, cost and warnings.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def sample(call: SampleCall) -> xarray.DataTree:
         raise KeyboardInterrupt
     lines = report.warnings
     if not report.finished:
-        part = _part_summary(RunDirectory.open(report.path), tree)
+        part = _part_summary(RunDirectory.open(report.path))
         tree.attrs |= {"summary": json.dumps(part), "verdict": verdict(part).sentence}
         lines = part["warnings"]
     for line in lines:
@@ -215,7 +215,7 @@ def sample(call: SampleCall) -> xarray.DataTree:
     return tree
 
 
-def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
+def _part_summary(run: RunDirectory) -> dict[str, Any]:
     """Return the summary of an interrupted run: parameters so far, counts, a warning.
 
     Audit and cost follow only after the last draw. ``sampling`` counts draws and warm-up
@@ -225,11 +225,7 @@ def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
     ----------
     run
         The interrupted run.
-    tree
-        Committed draws of the run, from ``open_run``.
     """
-    from streammc.diagnostics.summary import summarize
-
     done, warmed = run.committed_draws, run.committed_warmup
     found = f"{done} of {run.draws} draws"
     if not done:
@@ -240,7 +236,7 @@ def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
     )
     return {
         "finished": False,
-        "parameters": summarize(tree) if done else {},
+        "parameters": statistics_of(run) if done else {},
         "audit": None,
         "sampling": {"chains": run.chains, "draws": done, "warmup": warmed},
         "warnings": [line],

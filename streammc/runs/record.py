@@ -20,14 +20,12 @@ from streammc.likelihood.data_views import tempered
 from streammc.likelihood.temperature import Schedule
 from streammc.models.base import (
     FactorModel,
-    ScaleBlock,
     StatedModel,
-    blocks_from_description,
-    describe_blocks,
     factor_blocks,
     parameter_blocks,
     predictor,
 )
+from streammc.models.table_scale import ScaleBlock, blocks_from_description, describe_blocks
 from streammc.priors import from_description
 from streammc.priors.text import prior_texts
 from streammc.protocols import Dataset, Model, Prior

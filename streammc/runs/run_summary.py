@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.mode.modes import ADVICE
 from streammc.diagnostics.cost import cost
-from streammc.diagnostics.derived import as_variables, derived, ratios, transform
+from streammc.diagnostics.derived import as_variables, derived, ratios
 from streammc.diagnostics.stopping import missed_text
 from streammc.diagnostics.summary import least_ess, least_size, negative_signs, summarize_draws
 from streammc.diagnostics.weights import Audit, Correction, audit_weights, heavy_tailed
 from streammc.likelihood.temperature import schedule_of
 from streammc.likelihood.unit_words import unit_of_model
+from streammc.models.table_scale import transform
 from streammc.protocols import Dataset, Model
 from streammc.runs.audit import audited_draws, log_weights, pass_seconds
 from streammc.runs.record import REFERENCES, blocks_of_run, describe_priors, label_references
@@ -397,7 +398,9 @@ def finish_report(
     blocks = blocks_of_run(run, dataset.feature_names)
     references = run.attributes.get(REFERENCES)
     original, labels = transform(theta, names, dict(dataset.attributes), blocks)
-    if dataset.attributes.get("standardization") is not None:
+    earlier = run.state.layout.table is None
+    if earlier and dataset.attributes.get("standardization") is not None:
+        # Of a run that an earlier version began, whose group posterior is on the store's scale.
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
     more, more_names = derived(theta, names, run.identity["model"])

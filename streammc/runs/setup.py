@@ -333,21 +333,22 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
     references = dataset.references()
     if rule is not None:
         draws = rule.next_check(interval, draws, 1)
+    attributes = {
+        **attributes,
+        "store": dataset.address,
+        "design": record.describe_design(dataset.attributes),
+        **({record.REFERENCES: references} if references else {}),
+        "sampler": setup.sampler.describe(),
+        "sampler_reason": setup.reason,
+        VERSIONS: [{"iteration": 0, **versions()}],
+        "plan": setup.plan.describe() if setup.plan is not None else None,
+        **({IMPLIED: heat} if heat != 1.0 else {}),
+    }
     return {
-        "layout": make_layout(labels, features, request.chains, interval, stats),
+        "layout": make_layout(labels, features, request.chains, interval, stats, attributes),
         "draws": draws,
         "warmup": request.warmup,
-        "attributes": {
-            **attributes,
-            "store": dataset.address,
-            "design": record.describe_design(dataset.attributes),
-            **({record.REFERENCES: references} if references else {}),
-            "sampler": setup.sampler.describe(),
-            "sampler_reason": setup.reason,
-            VERSIONS: [{"iteration": 0, **versions()}],
-            "plan": setup.plan.describe() if setup.plan is not None else None,
-            **({IMPLIED: heat} if heat != 1.0 else {}),
-        },
+        "attributes": attributes,
         "constant_data": constant,
         "prepare": lambda folder: setup.cv.save(folder / CONTROL_VARIATES),
     }

@@ -107,7 +107,7 @@ def read_theta(path: Path, state: RunState, phase: str) -> NDArray[np.float64]:
     theta = np.empty((layout.chains, state.committed[phase], len(layout.labels)))
     specs = layout.growing(phase, state.committed[phase])
     for variable in layout.variables:
-        key, start = f"{GROUPS[phase][0]}/{variable.name}", 0
+        key, start = f"{layout.sampled(phase)}/{variable.name}", 0
         for values in read_chunks(path / key, specs[key], state.sums[key][1]):
             block = values if variable.dim else values[:, :, None]
             theta[:, start : start + block.shape[1], variable.columns] = block
@@ -120,13 +120,15 @@ def digest(state: RunState, read: Callable[[str], dict[str, NDArray[Any]]]) -> s
 
     ``read`` returns the arrays of a group by name. The digest does not depend on attributes,
     constant data or the size of the intervals: two runs have the same digest exactly if their
-    draws are the same bit for bit.
+    draws are the same bit for bit. Draws count on the sampler's scale alone.
     """
     total = hashlib.sha256()
+    layout = state.layout
+    stored = {GROUPS[phase][0]: layout.sampled(phase) for phase in state.phases()}
     for group in sorted(SAMPLES):
-        if group not in state.groups():
+        if stored.get(group, group) not in state.groups():
             continue
-        for name, values in sorted(read(group).items()):
+        for name, values in sorted(read(stored.get(group, group)).items()):
             # "*" marks texts; without it the digests of all runs would change.
             text = name.encode() if values.dtype.kind != "U" else name.encode() + b"*"
             total.update(repr((group, text, values.dtype.str, values.shape)).encode())

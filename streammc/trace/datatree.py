@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from streammc.errors import ConfigError
 from streammc.trace.addresses import named
 from streammc.trace.row_arrays import ROWS, RowKind, check_chunks, read_meta
 from streammc.trace.run_directory import MemoryRun, RunDirectory
-from streammc.trace.run_state import own_entries
+from streammc.trace.run_state import GROUPS, SAMPLE_DIMS, SAMPLED, own_entries, table_scale
 from streammc.verdict import verdict
 
 _JSON_WORDS: Final = ("null", "true", "false")
@@ -29,10 +30,12 @@ _JSON_WORDS: Final = ("null", "true", "false")
 def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTree:
     """Open the committed draws of a run, finished or still growing.
 
-    Groups ``posterior``, ``sample_stats``, ``constant_data`` and, after a warm-up,
-    ``warmup_posterior`` and ``warmup_sample_stats``; dimensions ``chain``, ``draw`` and
-    those of the parameters. The tree has the draws that were committed when it was opened; it
-    does not grow.
+    Groups ``posterior``, on the scale of the table; ``sample_stats``; ``constant_data``; and,
+    after a warm-up, ``warmup_posterior`` and ``warmup_sample_stats``. Where columns are
+    standardised, ``sampled_posterior`` and ``warmup_sampled_posterior`` are the draws on the scale
+    of the store, on which priors act, and there is no ``warmup_posterior``. Dimensions are
+    ``chain``, ``draw`` and those of the parameters. The tree has the draws that were committed when
+    it was opened; it does not grow.
 
     Parameters
     ----------
@@ -65,7 +68,39 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     # Given a path, xarray would take "~" for the home folder and "s3::x" for an address.
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
-    return _described(tree, run)
+    return _described(_on_table(tree, run), run)
+
+
+def _on_table(tree: xr.DataTree, run: RunDirectory) -> xr.DataTree:
+    """Return the tree of a run with ``posterior`` on the scale of the table.
+
+    A run of an earlier version has what the sampler drew there, and as ``posterior_original``, if
+    it is finished, the draws on the scale of the table.
+    """
+    if run.state.layout.table is not None:
+        return tree
+    scale = table_scale(run.attributes, run.labels)
+    if scale is None and "posterior_original" not in tree.children:
+        return tree
+    groups = {name: node.to_dataset() for name, node in tree.children.items()}
+    for phase in run.state.phases():
+        groups[SAMPLED[phase]] = groups.pop(GROUPS[phase][0])
+    if scale is None:
+        moved = groups["posterior_original"]
+    else:
+        layout = replace(run.state.layout, table=scale)
+        arrays = layout.interval_arrays("draws", 0, run.draws_matrix(), {}, {"posterior"})
+        drawn = groups[SAMPLED["draws"]]
+        coordinates: dict[str, Any] = {dim: drawn[dim].values for dim in SAMPLE_DIMS}
+        coordinates |= {each.dim: [*each.coordinate] for each in scale.variables if each.dim}
+        data = {}
+        for each in scale.variables:
+            dims = (*SAMPLE_DIMS, each.dim) if each.dim else SAMPLE_DIMS
+            data[each.name] = dims, arrays[f"posterior/{each.name}"]
+        moved = xr.Dataset(data, coordinates)
+    made: xr.DataTree = xr.DataTree.from_dict({"posterior": moved, **groups})
+    made.attrs = tree.attrs
+    return made
 
 
 def tree_in_memory(run: MemoryRun) -> xr.DataTree:
@@ -168,9 +203,6 @@ def _decoded(value: Any) -> Any:
         return value
 
 
-_DIMS: Final = ("chain", "draw")
-
-
 def predictive_tree(
     run: RunDirectory,
     kept: NDArray[np.int64],
@@ -186,7 +218,7 @@ def predictive_tree(
     posterior = open_run(run.path, verify=False)["posterior"].to_dataset()
     groups = {"posterior": posterior.isel(draw=kept).load()}
     shape = (run.chains, len(kept))
-    by_draw = {dim: posterior[dim].values for dim in _DIMS}
+    by_draw = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
     by_draw["draw"] = by_draw["draw"][kept]
     by_row = {"row": rows}
     for group, values in arrays.items():
@@ -195,6 +227,6 @@ def predictive_tree(
         else:
             shaped = values.reshape(*shape, values.shape[-1])
             groups[group] = xr.Dataset(
-                {name: ((*_DIMS, "row"), shaped)}, coords={**by_draw, **by_row}
+                {name: ((*SAMPLE_DIMS, "row"), shaped)}, coords={**by_draw, **by_row}
             )
     return xr.DataTree.from_dict(groups)

@@ -47,7 +47,7 @@ from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.places import run_folder
 from streammc.trace.run_state import (
     GROUPS,
-    SAMPLES,
+    OWN,
     Dimensioned,
     Layout,
     RunState,
@@ -116,6 +116,11 @@ class RunView:
     def place(self) -> str:
         """Address of the run, or its absolute path."""
         return named(os.path.abspath(self.path))
+
+    @property
+    def state(self) -> RunState:
+        """Layout, plan and last commit of the run."""
+        return self._state
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -255,7 +260,10 @@ class RunView:
         return read_stored(self.path / key, self._state.fixed[key])
 
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
-        """Return the committed draws of theta (chain, draw, d), columns as :attr:`labels`."""
+        """Return the committed draws (chain, draw, d) of the sampler, columns as :attr:`labels`.
+
+        They are on the scale of the store, as are priors, control variates and checkpoints.
+        """
         return commit.read_theta(self.path, self._state, phase)
 
 
@@ -268,7 +276,7 @@ def read_root(path: Path) -> tuple[RunState, dict[str, Any]]:
         raise StoreError(
             f"expected a run of streammc at {path}, found no {commit.ROOT}: check the path"
         ) from None
-    return state_from_json(own, where), attributes
+    return state_from_json(own, attributes, where), attributes
 
 
 _SHOWN: Final = 4
@@ -641,7 +649,7 @@ class RunDirectory(RunView):
         arrays
             ``(dims, values)`` by name.
         """
-        if name in SAMPLES or name == "checkpoint":
+        if name in OWN or name == "checkpoint":
             raise ConfigError(
                 f"expected a name other than {name!r}: it is the run's own: rename it"
             )
@@ -818,18 +826,13 @@ class MemoryRun(RunDirectory):
         commit.require_group(self.path, self._state, name)
         arrays: dict[str, NDArray[Any]] = {}
         for phase in self._state.phases():
-            if name in GROUPS[phase]:
+            if name in self._state.layout.groups(phase):
                 grown = self._state.layout.interval_arrays(
-                    phase, 0, self.draws_matrix(phase), self._statistics(phase)
+                    phase, 0, self.draws_matrix(phase), self._statistics(phase), {name}
                 )
                 arrays |= _of_group(name, grown)
         arrays |= {key: values.copy() for key, (_, values) in _of_group(name, self._fixed).items()}
         return {key: array for key, array in arrays.items() if only is None or key in only}
-
-    @property
-    def state(self) -> RunState:
-        """State of the run, without checksums."""
-        return self._state
 
     def groups(self) -> list[str]:
         """Return the names of all groups."""

@@ -3,13 +3,18 @@
 Arrays are parameters named as in ArviZ, statistics and coordinates:
 ``beta[Intercept], beta[distance], sigma`` becomes the variables ``beta`` (chain, draw,
 feature) and ``sigma`` (chain, draw), so that ArviZ shows the labels of the model.
+
+The group ``posterior`` has the draws on the scale of the table. Where the sampler drew on the
+scale of standardised columns, its own draws are the groups ``sampled_posterior`` and
+``warmup_sampled_posterior``: a run of format 2. A run of format 1 has them in ``posterior`` and
+``warmup_posterior``: its columns are not standardised, or an earlier version made it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, StoreError
+from streammc.models.table_scale import INTERCEPT, ScaleBlock, blocks_from_description, transform
 from streammc.trace.zarr_files import (
     ArraySpec,
     StoredArray,
@@ -33,7 +39,15 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "draws": ("posterior", "sample_stats"),
 }
 """Names of the groups of each phase: parameters, statistics."""
+SAMPLED: Final[Mapping[str, str]] = {
+    "warmup": "warmup_sampled_posterior",
+    "draws": "sampled_posterior",
+}
+"""Names of the groups of what the sampler drew, where ``posterior`` is on another scale."""
 SAMPLES: Final = (*GROUPS["draws"], *GROUPS["warmup"])
+"""Names of the groups with the draws of a sampler, as digests have them."""
+OWN: Final = (*SAMPLES, *SAMPLED.values())
+"""Names of the groups that a run writes by itself."""
 SAMPLE_DIMS: Final = ("chain", "draw")
 FEATURE: Final = "feature"
 
@@ -56,6 +70,40 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class TableScale:
+    """Transformation of the draws of a run to the scale of its table."""
+
+    design: Mapping[str, Any]
+    """``features`` and ``standardization`` of the store."""
+    blocks: tuple[ScaleBlock, ...]
+    labels: tuple[str, ...]
+    """One label per parameter on the table's scale."""
+    variables: tuple[Variable, ...]
+
+    def draws(self, theta: NDArray[np.float64], labels: Sequence[str]) -> NDArray[np.float64]:
+        """Return draws (chain, draw, d), with a label each, on the table's scale."""
+        return transform(theta, labels, self.design, self.blocks)[0]
+
+
+def table_scale(attributes: Mapping[str, Any], labels: Sequence[str]) -> TableScale | None:
+    """Return the transformation that the attributes of a run describe.
+
+    ``None`` if its columns are not standardised, or an earlier version did not describe it.
+    """
+    design, described = attributes.get("design") or {}, attributes.get("table_scale")
+    standardization = design.get("standardization")
+    if not described or standardization is None:
+        return None
+    mean, scale = (np.asarray(standardization[key]) for key in ("mean", "scale"))
+    if not mean.any() and (scale == 1.0).all():
+        return None
+    blocks = blocks_from_description(described)
+    nothing = np.empty((1, 0, len(labels)))
+    names = transform(nothing, labels, design, blocks)[1]
+    return TableScale(design, blocks, tuple(names), _variables(names, tuple(design["features"])))
+
+
+@dataclass(frozen=True)
 class Layout:
     """Description of a run's arrays that stays the same while the run grows."""
 
@@ -66,51 +114,79 @@ class Layout:
     stats: Mapping[str, str]
     """dtype name of each statistic."""
     variables: tuple[Variable, ...]
+    table: TableScale | None = None
+    """``None``: the draws are on the scale of the table."""
 
-    def coordinates(self) -> dict[str, tuple[str, ...]]:
-        """Return the text coordinates of the parameter groups."""
-        return {v.dim: v.coordinate for v in self.variables if v.dim is not None}
+    def sampled(self, phase: str) -> str:
+        """Return the name of the group of what the sampler drew in a phase."""
+        return GROUPS[phase][0] if self.table is None else SAMPLED[phase]
+
+    def parameters(self, phase: str) -> dict[str, tuple[Variable, ...]]:
+        """Return the groups of parameters of a phase, and the variables of each."""
+        groups = {self.sampled(phase): self.variables}
+        if self.table is not None and phase == "draws":
+            groups[GROUPS[phase][0]] = self.table.variables
+        return groups
+
+    def groups(self, phase: str) -> tuple[str, ...]:
+        """Return the names of the groups of a phase, that of the statistics last."""
+        return (*self.parameters(phase), GROUPS[phase][1])
 
     def growing(self, phase: str, length: int) -> dict[str, ArraySpec]:
         """Return ``group/name`` -> spec of the arrays of a phase with ``length`` draws."""
-        parameters, statistics = GROUPS[phase]
         c, k = self.chains, self.interval
         specs = {}
-        for variable in self.variables:
-            inner = (len(variable.columns),) if variable.dim else ()
-            dims = (*SAMPLE_DIMS, variable.dim) if variable.dim else SAMPLE_DIMS
-            specs[f"{parameters}/{variable.name}"] = ArraySpec(
-                (c, length, *inner), (c, k, *inner), "float64", dims, axis=1
-            )
+        for group, variables in self.parameters(phase).items():
+            for variable in variables:
+                inner = (len(variable.columns),) if variable.dim else ()
+                dims = (*SAMPLE_DIMS, variable.dim) if variable.dim else SAMPLE_DIMS
+                specs[f"{group}/{variable.name}"] = ArraySpec(
+                    (c, length, *inner), (c, k, *inner), "float64", dims, axis=1
+                )
         for name, dtype in self.stats.items():
-            key = f"{statistics}/{name}"
+            key = f"{GROUPS[phase][1]}/{name}"
             specs[key] = ArraySpec((c, length), (c, k), dtype, SAMPLE_DIMS, axis=1)
-        for group in GROUPS[phase]:
+        for group in self.groups(phase):
             specs[f"{group}/draw"] = ArraySpec((length,), (k,), "int64", ("draw",))
         return specs
 
     def fixed(self, phase: str) -> dict[str, NDArray[Any]]:
         """Return ``group/name`` -> values of the coordinates of a phase, which are written once."""
-        parameters, _ = GROUPS[phase]
         arrays: dict[str, NDArray[Any]] = {
-            f"{group}/chain": np.arange(self.chains) for group in GROUPS[phase]
+            f"{group}/chain": np.arange(self.chains) for group in self.groups(phase)
         }
-        for dim, texts in self.coordinates().items():
-            arrays[f"{parameters}/{dim}"] = np.array(texts, dtype=np.str_)
+        for group, variables in self.parameters(phase).items():
+            for variable in variables:
+                if variable.dim is not None:
+                    texts = np.array(variable.coordinate, dtype=np.str_)
+                    arrays[f"{group}/{variable.dim}"] = texts
         return arrays
 
     def interval_arrays(
-        self, phase: str, start: int, theta: NDArray[np.float64], stats: Mapping[str, Any]
+        self,
+        phase: str,
+        start: int,
+        theta: NDArray[np.float64],
+        stats: Mapping[str, Any],
+        only: Collection[str] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Return ``group/name`` -> values of one interval from draw ``start`` on."""
-        parameters, statistics = GROUPS[phase]
+        """Return ``group/name`` -> values of one interval from draw ``start`` on.
+
+        With ``only`` those of these groups.
+        """
         arrays: dict[str, NDArray[Any]] = {}
-        for variable in self.variables:
-            block = theta[:, :, variable.columns]
-            arrays[f"{parameters}/{variable.name}"] = block if variable.dim else block[:, :, 0]
-        for name in self.stats:
-            arrays[f"{statistics}/{name}"] = np.asarray(stats[name])
-        for group in GROUPS[phase]:
+        sampled, statistics = self.sampled(phase), GROUPS[phase][1]
+        groups = [each for each in self.groups(phase) if only is None or each in only]
+        for group in groups:
+            if group == statistics:
+                arrays |= {f"{group}/{name}": np.asarray(stats[name]) for name in self.stats}
+                continue
+            of_table = self.table is not None and group != sampled
+            values = self.table.draws(theta, self.labels) if self.table and of_table else theta
+            for variable in self.parameters(phase)[group]:
+                block = values[:, :, variable.columns]
+                arrays[f"{group}/{variable.name}"] = block if variable.dim else block[:, :, 0]
+        for group in groups:
             arrays[f"{group}/draw"] = np.arange(start, start + theta.shape[1])
         return arrays
 
@@ -121,6 +197,7 @@ def make_layout(
     chains: int,
     interval: int,
     stats: Mapping[str, Any],
+    attributes: Mapping[str, Any] | None = None,
 ) -> Layout:
     """Return the layout of a run.
 
@@ -137,6 +214,9 @@ def make_layout(
         Number of draws in one commit.
     stats
         dtype of each statistic.
+    attributes
+        Attributes of the run, of which ``table_scale`` and ``design`` describe the draws on the
+        scale of the table; ``None``: they are on it.
 
     Raises
     ------
@@ -147,25 +227,42 @@ def make_layout(
         raise ConfigError(
             f"expected chains and interval >= 1, found {chains} and {interval}: give 1 or more"
         )
+    _check_names(stats)
+    kinds = {name: dtype_name(dtype) for name, dtype in stats.items()}
+    table = None if attributes is None else table_scale(attributes, labels)
+    variables = _variables(labels, tuple(features))
+    return Layout(tuple(labels), tuple(features), chains, interval, kinds, variables, table)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise ConfigError for a name that an array beside ``chain`` and ``draw`` cannot have."""
+    for name in names:
+        check_name(name)
+        if name in SAMPLE_DIMS:
+            raise ConfigError(f"expected a name other than {name!r}: rename it")
+
+
+def _variables(labels: Sequence[str], features: tuple[str, ...]) -> tuple[Variable, ...]:
+    """Return the variables of a group of parameters with these labels."""
     entries: dict[str, list[tuple[int, str | None]]] = {}
     for column, label in enumerate(labels):
         found = _LABEL.fullmatch(label)
         name, entry = (found[1], found[2]) if found else (label, None)
         entries.setdefault(name, []).append((column, entry))
-    variables = tuple(_variable(name, found, tuple(features)) for name, found in entries.items())
+    variables = [_variable(name, found, features) for name, found in entries.items()]
+    by_feature = [v.coordinate for v in variables if v.dim == FEATURE]
+    variables = [
+        # Coefficients with an intercept that the scale of the table brings, beside others without.
+        replace(v, dim=f"{v.name}_dim") if v.dim == FEATURE and v.coordinate != by_feature[0] else v
+        for v in variables
+    ]
     taken = [v.name for v in variables] + [v.dim for v in variables if v.dim]
-    for name in (*taken, *stats):
-        check_name(name)
-    for names in (taken, list(stats)):
-        reserved = {*SAMPLE_DIMS} & {*names}
-        if reserved:
-            raise ConfigError(f"expected a name other than {reserved.pop()!r}: rename it")
+    _check_names(taken)
     if {v.name for v in variables} & {v.dim for v in variables}:
         raise ConfigError(
             f"expected parameters named unlike dimensions, found {taken}: rename them"
         )
-    kinds = {name: dtype_name(dtype) for name, dtype in stats.items()}
-    return Layout(tuple(labels), tuple(features), chains, interval, kinds, variables)
+    return tuple(variables)
 
 
 def _variable(
@@ -180,10 +277,13 @@ def _variable(
             f"expected labels {name}[...] that differ, or {name} once, found {len(found)} of "
             f"which {len({*texts})} differ: rename the features"
         )
-    return Variable(name, columns, FEATURE if texts == features else f"{name}_dim", texts)
+    by_feature = texts in (features, (INTERCEPT, *features))
+    return Variable(name, columns, FEATURE if by_feature else f"{name}_dim", texts)
 
 
-def layout_from_json(stored: Mapping[str, Any]) -> Layout:
+def layout_from_json(
+    stored: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+) -> Layout:
     """Return the layout from the JSON of :func:`layout_to_json`, or raise StoreError."""
     try:
         return make_layout(
@@ -192,6 +292,7 @@ def layout_from_json(stored: Mapping[str, Any]) -> Layout:
             stored["chains"],
             stored["interval"],
             stored["stats"],
+            attributes,
         )
     except (ConfigError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
@@ -243,7 +344,8 @@ def _dimensioned(name: str, values: Any, layout: Layout) -> Dimensioned:
     return tuple(f"{name}_dim_{axis}" for axis in range(array.ndim)), array
 
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Highest format of a run. Format 1 has no draws on a scale of their own."""
 KIND: Final = "run"
 
 
@@ -365,7 +467,7 @@ def root_document(state: RunState, attributes: Mapping[str, Any]) -> bytes:
 def own_entries(state: RunState) -> dict[str, Any]:
     """Return a state as JSON, for :func:`state_from_json`."""
     return {
-        "format": FORMAT,
+        "format": 1 if state.layout.table is None else FORMAT,
         "kind": KIND,
         "generation": state.generation,
         "identity": dict(state.identity),
@@ -379,22 +481,23 @@ def own_entries(state: RunState) -> dict[str, Any]:
     }
 
 
-def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
-    """Return the state from the JSON ``own`` of a root document.
+def state_from_json(own: Mapping[str, Any], attributes: Mapping[str, Any], where: Any) -> RunState:
+    """Return the state from the JSON ``own`` and the attributes of a root document.
 
     Raises
     ------
     StoreError
         If its kind or format is another, or its entries contradict each other.
     """
-    if own.get("kind") != KIND or own.get("format") != FORMAT:
+    version = own.get("format")
+    if own.get("kind") != KIND or type(version) is not int or not 1 <= version <= FORMAT:
         raise StoreError(
-            f"expected a run of format {FORMAT} in {where}, found kind {own.get('kind')!r}, format "
-            f"{own.get('format')!r}: choose another path, or update streammc"
+            f"expected a run of format 1 to {FORMAT} in {where}, found kind {own.get('kind')!r}, "
+            f"format {version!r}: choose another path, or update streammc"
         )
     try:
         state = RunState(
-            layout=layout_from_json(own),
+            layout=layout_from_json(own, attributes if version > 1 else None),
             identity=dict(own["identity"]),
             warmup=int(own["warmup"]),
             draws=int(own["draws"]),
@@ -411,6 +514,7 @@ def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
             and state.committed["draws"] >= 0
             and set(state.sums) == set(state.growing())
             and not set(state.sums) & set(state.fixed)
+            and (version == 1) == (state.layout.table is None)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streammc.diagnostics.derived import as_variables, ratios, transform
+from streammc.diagnostics.derived import as_variables, ratios
 from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
 from streammc.errors import StoreError
 from streammc.models import (
@@ -19,7 +19,7 @@ from streammc.models import (
     poisson,
     user,
 )
-from streammc.models.base import blocks_from_description, describe_blocks
+from streammc.models.table_scale import blocks_from_description, describe_blocks, transform
 
 FEATURES = ["Intercept", "a", "b"]
 LABELS = ["beta[Intercept]", "beta[a]", "beta[b]", "log_sigma"]

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammc.diagnostics.derived import ratios, transform
+from streammc.diagnostics.derived import ratios
 from streammc.errors import ConfigError, StoreError
 from streammc.models import Parameter, user
-from streammc.models.base import (
+from streammc.models.base import predictor
+from streammc.models.table_scale import (
     COEFFICIENT,
     DISTANCE,
     PLACE,
     ScaleBlock,
     blocks_from_description,
     describe_blocks,
-    predictor,
+    transform,
 )
 from streammc.numerics.prior import KIND, LOCATION, NORMAL, SCALE
 from streammc.priors import half_normal, normal

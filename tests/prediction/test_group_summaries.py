@@ -12,9 +12,9 @@ from scipy.special import expit
 
 import streammc
 from streammc import facts, from_arrays, from_table, models
-from streammc.diagnostics.derived import transform
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError, StorageIOError
 from streammc.likelihood.data_views import by_group
+from streammc.models.table_scale import transform
 from streammc.prediction import group_summaries
 from streammc.prediction.predictors import matched
 from streammc.trace.row_arrays import GROUPS, check_chunks

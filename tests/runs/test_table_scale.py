@@ -9,7 +9,7 @@ import pytest
 
 from streammc.errors import StoreError
 from streammc.models import gaussian_mixture_tied, gaussian_process, logistic, user
-from streammc.models.base import describe_blocks
+from streammc.models.table_scale import describe_blocks
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.runs.record import TABLE_SCALE, blocks_of_run

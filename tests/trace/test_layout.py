@@ -92,7 +92,8 @@ def test_a_run_without_warm_up_has_no_groups_for_it(job, tmp_path):
 
 def test_entries_that_are_not_features_have_their_own_dimension():
     layout = make_layout(["w[a]", "beta[x]", "w[b]", "beta[y]", "s"], ["x", "y"], 4, 10, {})
-    assert layout.coordinates() == {"w_dim": ("a", "b"), "feature": ("x", "y")}
+    dims = {v.dim: v.coordinate for v in layout.variables if v.dim}
+    assert dims == {"w_dim": ("a", "b"), "feature": ("x", "y")}
     assert {v.name: v.columns for v in layout.variables} == {"w": (0, 2), "beta": (1, 3), "s": (4,)}
 
 

@@ -58,7 +58,9 @@ def read(folder: Path) -> dict[str, Any]:
         }
     found["cv"] = ControlVariates.open(folder / "cv").digest()
     run = RunDirectory.open(folder / "run")
-    draws = open_run(folder / "run")["posterior"]["beta"].values
+    tree = open_run(folder / "run")
+    sampled = "sampled_posterior" if "sampled_posterior" in tree.children else "posterior"
+    draws = tree[sampled]["beta"].values
     found["run"] = {"digest": run.digest(), "beta": exact(draws), "draws": run.committed_draws}
     found["run"]["checkpoint"] = sorted((run.checkpoint() or ({}, {}))[0])
     predictions = open_rows(folder / "predictions", verify=True)

@@ -20,12 +20,9 @@ from streammc import priors, registry
 from streammc.errors import ConfigError, ModelError
 from streammc.models.base import (
     CORRELATION,
-    EFFECTS,
-    INTERCEPT,
     POSITIVE,
     LinearModel,
     Parameter,
-    ScaleBlock,
     factor_blocks,
     predictors_at,
     unit_default,
@@ -34,6 +31,7 @@ from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
 from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS, of_family
 from streammc.models.mixed.group_link import link, table_constants, table_link
+from streammc.models.table_scale import EFFECTS, INTERCEPT, ScaleBlock
 from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Rows, Vector

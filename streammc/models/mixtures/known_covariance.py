@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.base import PLACE, ColumnsModel, Parameter
+from streammc.models.base import ColumnsModel, Parameter
+from streammc.models.table_scale import PLACE
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.summation import taylor
 from streammc.priors import FamilyPrior, PriorOption, as_prior

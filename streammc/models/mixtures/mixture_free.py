@@ -21,9 +21,7 @@ from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
 from streammc.models.base import (
-    DISTANCE,
     ORDERED,
-    PLACE,
     POSITIVE,
     REAL,
     SIMPLEX,
@@ -32,6 +30,7 @@ from streammc.models.base import (
     dirichlet_rows,
     refuse_many_predictors,
 )
+from streammc.models.table_scale import DISTANCE, PLACE
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.prior import CONSTANT, FLAT, HALF_NORMAL, KIND, LOCATION, LOG_FLAT, NORMAL
 from streammc.numerics.prior import SCALE as PRIOR_SCALE

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.models.base import DISTANCE, PLACE, ColumnsModel, Parameter
+from streammc.models.base import ColumnsModel, Parameter
+from streammc.models.table_scale import DISTANCE, PLACE
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior, fixed_priors, normal

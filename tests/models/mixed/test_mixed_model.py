@@ -12,9 +12,9 @@ from mixed_groups import CORRELATED, FEATURES, INNER, INTERCEPT, SLOPE, Groups, 
 from scipy import integrate, stats
 
 from streammc import models, priors
-from streammc.diagnostics.derived import transform
 from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import mixed
+from streammc.models.table_scale import transform
 from streammc.numerics.prior import HALF_NORMAL, HALF_STUDENT_T, KIND, LKJ, SCALE, SHAPE, log_prior
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Rows
