@@ -173,7 +173,7 @@ def test_control_c_keeps_the_draws_of_a_table_that_is_read_in_order(
     assert whole.shape[1] == LONG["draws"]
     assert np.array_equal(whole[:, : kept.shape[1]], kept)
     tree = streammc.fit(path, "y ~ x", "logistic", **LONG)
-    assert np.array_equal(tree["posterior"]["beta"], whole)
+    assert np.array_equal(tree["sampled_posterior"]["beta"], whole)
 
 
 def test_control_c_in_python_returns_the_draws_so_far(path, drawn, control_c, tmp_path):

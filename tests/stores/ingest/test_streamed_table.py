@@ -60,7 +60,7 @@ def gathered(data, rows):
 
 
 def draws(tree):
-    return tree["posterior"]["beta"].values
+    return tree["sampled_posterior"]["beta"].values
 
 
 def test_rows_are_those_of_the_table_in_its_order(parquet):
