@@ -19,17 +19,8 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix, Vector
 from streammc.stores.format.group_arrays import one_group
-from streammc.stores.formula.expressions import (
-    Codes,
-    Distinct,
-    Fitter,
-    State,
-    TextLevels,
-    Values,
-    finite,
-    fitted_parts,
-    fitter,
-)
+from streammc.stores.formula.bases import BASES, State
+from streammc.stores.formula.expressions import Codes, Values, finite, fitted_parts
 from streammc.stores.formula.fitted import (
     FACTORS,
     Design,
@@ -53,6 +44,7 @@ from streammc.stores.formula.parser import (
     refuse_powers,
     walk,
 )
+from streammc.stores.formula.state_fitters import Distinct, Fitter, TextLevels, fitter
 from streammc.stores.ingest.cells import CellTable, repeated
 from streammc.stores.ingest.coded_factors import (
     CODED_ABOVE,
@@ -62,7 +54,7 @@ from streammc.stores.ingest.coded_factors import (
     lone_factors,
     stated_factors,
 )
-from streammc.stores.ingest.column_values import Coder, iso_word, kind, number_order
+from streammc.stores.ingest.column_values import Coder, kind, number_order
 from streammc.stores.ingest.columns import Columns, check_types, require_column
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
@@ -76,6 +68,7 @@ from streammc.stores.ingest.table_blocks import (
     complete_rows,
     no_rows,
 )
+from streammc.stores.iso_words import iso_word
 from streammc.stores.sources.tables import Table
 
 
@@ -273,10 +266,6 @@ def _is_boolean(type_: Any) -> bool:
     return bool(pa.types.is_boolean(inner))
 
 
-_OF_SEVERAL_COLUMNS = ("poly", "bs", "cr", "cc")
-"""Functions of a formula that make several columns of one."""
-
-
 class EarlyScan:
     """Scan of the dense columns and of the codes of a formula's factors, before its levels.
 
@@ -412,7 +401,7 @@ def can_scan_early(terms: Terms, kinds: Mapping[str, str]) -> bool:
     return not any(
         fitted_parts(node)
         or is_factor(node, kinds)
-        or (isinstance(node, Call) and node.function in _OF_SEVERAL_COLUMNS)
+        or (isinstance(node, Call) and node.function in BASES)
         for node in parts
     )
 

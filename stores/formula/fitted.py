@@ -23,16 +23,8 @@ import numpy as np
 
 from streammc.errors import ConfigError, DataError, StoreError
 from streammc.protocols import Matrix, Vector
-from streammc.stores.formula.expressions import (
-    Report,
-    State,
-    Values,
-    as_matrix,
-    fields,
-    finite,
-    fitted_parts,
-    transform,
-)
+from streammc.stores.formula.bases import BASES, State, as_matrix, transform
+from streammc.stores.formula.expressions import Report, Values, fields, finite, fitted_parts
 from streammc.stores.formula.parser import (
     MAX_COLUMNS,
     Call,
@@ -197,9 +189,6 @@ def _check_size(terms: Terms, fields: dict[Node, Fields]) -> None:
             )
 
 
-_BASES: Final = ("bs", "cc", "cr", "poly")
-
-
 _MAX_NUMBERS: Final = 10_000
 
 
@@ -324,7 +313,7 @@ class Design:
             name
             for name, term in terms.items()
             if len(term) > 1
-            or any(isinstance(node, Call) and node.function in _BASES for node in term)
+            or any(isinstance(node, Call) and node.function in BASES for node in term)
             or any(times[source] > 1 for source in sources[term])
         ]
 
@@ -381,14 +370,7 @@ class Design:
         by_node = {
             node: fields(node, values, self.states, reports.get(node, report)) for node in nodes
         }
-        with np.errstate(over="ignore"):  # an overflow is refused later as infinite
-            for row, column in zip(out, columns, strict=False):
-                node, index = column.fields[0]
-                row[:] = by_node[node][index]
-                for node, index in column.fields[1:]:
-                    row *= by_node[node][index]
-                if column.scale != 1:
-                    row *= column.scale
+        write_columns(columns, by_node, out)
         at, first = len(columns), len(names)
         for factor in self.factors:
             node = factor_node(factor)
@@ -439,6 +421,20 @@ class Design:
         """Return the design as plain JSON, for :func:`read_design` to restore."""
         stated = {"text": self.terms.text, "columns": self.kinds, "states": self.states}
         return stated | ({FACTORS: list(self.factors)} if self.factors else {})
+
+
+def write_columns(
+    columns: Sequence[DesignColumn], by_node: Mapping[Node, Matrix], out: Matrix
+) -> None:
+    """Write columns of the design to the first rows of ``out`` (.., m), from the fields by node."""
+    with np.errstate(over="ignore"):  # an overflow is refused later as infinite
+        for row, column in zip(out, columns, strict=False):
+            node, index = column.fields[0]
+            row[:] = by_node[node][index]
+            for node, index in column.fields[1:]:
+                row *= by_node[node][index]
+            if column.scale != 1:
+                row *= column.scale
 
 
 def read_design(document: object, where: str) -> Design:
@@ -537,7 +533,7 @@ def _fields(node: Node, states: Mapping[str, State]) -> Fields:
         alone = names if one_type and len(names) == len(levels) - 1 > 0 else None
         value = partial(_factor, levels, reference)
         return Fields(value, len(levels), levels.index(reference), alone)
-    if isinstance(node, Call) and node.function in ("poly", "bs", "cr", "cc"):
+    if isinstance(node, Call) and node.function in BASES:
         x = np.full(1, state.get("lower_bound", 0.0))
         row = transform(node, x, state)
         metadata = getattr(row, "__formulaic_metadata__", None)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from streammc.errors import DataError
 from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.iso_words import ISO_DATE, MOMENT, PADDED_TIME, iso_word
 from streammc.stores.sources.csv_source import NotANumberError
 
 LIMIT: Final = 2**53
@@ -35,19 +35,6 @@ NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
 DECIMAL_COMMA: Final = r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+"
 """A number with a decimal comma, as a regular expression."""
-ISO_DATE: Final = (
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
-)
-"""A date, with or without a time of day, as a regular expression."""
-_MOMENT: Final = (
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?)?"
-    r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
-)
-"""A date with a time of day, of which the hour suffices, as a regular expression."""
-_TIME: Final = r"([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?"
-_PADDED_TIME: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]*0"
-"""A time of day with a zero at the end of its fraction."""
 # Patterns of text with advice of its own, by the kind of fault in ``faults``.
 _KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
 
@@ -99,7 +86,7 @@ def iso_text(array: Any) -> Any:
         return pa.DictionaryArray.from_arrays(array.indices, words, ordered=array.type.ordered)
     if kind(array.type) == "text":
         moments = pc.fill_null(
-            pc.match_substring_regex(array, f"^({_MOMENT}|{_PADDED_TIME})$"), False
+            pc.match_substring_regex(array, f"^({MOMENT}|{PADDED_TIME})$"), False
         )
         if not pc.any(moments).as_py():
             return array
@@ -114,31 +101,6 @@ def iso_text(array: Any) -> Any:
     for fraction, rest in ((r"\.0+", r"\1"), (r"(\.\d*[1-9])0+", r"\1\2")):
         text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", rest)
     return pc.replace_substring_regex(text, " 00:00:00$", "")
-
-
-def iso_word(word: str, times: bool = False) -> str:
-    """Return a text of a moment in the way of :func:`iso_text`; other text unchanged.
-
-    With ``times``: ``12:30`` is a time of day as well, and not a score or a verse.
-    """
-    time = re.fullmatch(_TIME, word)
-    if time is not None and (times or time[2]):
-        seconds = time[2] or ":00"
-        return time[1] + (seconds.rstrip("0").rstrip(".") if "." in seconds else seconds)
-    parts = re.fullmatch(_MOMENT, word)
-    if parts is None:
-        return word
-    day, hour, minute, second, fraction, zone = parts.groups()
-    try:
-        moment = datetime.fromisoformat(f"{day} {hour}:{minute or '00'}:{second or '00'}")
-        if zone not in (None, "Z"):
-            digits = zone[1:].replace(":", "").ljust(4, "0")
-            ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-            moment = moment - ahead if zone[0] == "+" else moment + ahead
-    except (ValueError, OverflowError):  # no such day or hour
-        return word
-    text = f"{moment}{(fraction or '').rstrip('0').rstrip('.')}"
-    return text.removesuffix(" 00:00:00") if zone is None else f"{text}Z"
 
 
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:

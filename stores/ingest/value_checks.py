@@ -16,11 +16,12 @@ from streammc.stores.format.group_arrays import one_group
 from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.parser import GroupTerms, label
 from streammc.stores.ingest.coded_factors import CodedFactor, lone_factors
-from streammc.stores.ingest.column_values import DECIMAL_COMMA, ISO_DATE, NUMBER, kind
+from streammc.stores.ingest.column_values import DECIMAL_COMMA, NUMBER, kind
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.faults import QUOTE
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.table_blocks import Scan
+from streammc.stores.iso_words import ISO_DATE
 from streammc.stores.number_checks import LARGEST
 from streammc.stores.sources.tables import Table
 

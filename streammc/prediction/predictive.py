@@ -11,7 +11,6 @@ its group (``prediction.row_effects``). Quantiles are those of ``h`` over the dr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +32,9 @@ from streammc.models.mixed.group_constants import (
 from streammc.models.mixed.group_effects import normal_densities
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
-from streammc.prediction.predictors import Coefficients, responses
+from streammc.prediction.mean_responses import NormalRules as NormalRules
+from streammc.prediction.mean_responses import effect_levels, responses
+from streammc.prediction.predictors import Coefficients
 from streammc.prediction.roc import Covariate, Thresholds, add_bins, find_bins
 from streammc.prediction.row_effects import UNKNOWN, GroupPart, RowEffects, quantile_points
 from streammc.protocols import Index, Matrix, Model, PieceTask, RowBlock, Rows, Vector
@@ -329,20 +330,6 @@ class PredictTask(PieceTask[Totals]):
 
 _TILE_ENTRIES: Final = 2**18
 _LEAST_TILE: Final = 16
-_POINTS: Final = 1000
-"""Fewest points of a row whose quantiles are taken."""
-_LEAST_LEVELS: Final = 4
-_GOLDEN: Final = 0.6180339887498949
-_HERMITE: Final = 15
-_STEP: Final = 0.5
-"""Widest distance of the nodes of the trapezoidal rule, in standard deviations."""
-_HALVINGS: Final = 8
-_REACH: Final = 8.0
-"""Half the length of the trapezoidal rule, in standard deviations."""
-_ERROR: Final = 1e-4
-_CHECKED: Final = 65
-_WIDEST: Final = 10.0
-"""Log2 of the largest standard deviation for which there is a rule of its own."""
 _NODES: Final = 31
 """Nodes for the density of a response where the effect is not wider than ``_NARROW``."""
 _NARROW: Final = 3.0
@@ -395,18 +382,15 @@ class GroupedPredictTask(PredictTask):
         Those of the predictor, of which every mean response is an increasing function. At each
         draw the effect has J equally probable values, at levels that differ between draws.
         """
-        draws = self.coefficients.draws
-        count = max(-(-_POINTS // draws), _LEAST_LEVELS)
-        turn = (0.5 + _GOLDEN * np.arange(draws)) % 1.0
-        levels = (np.arange(count) + turn[:, None]) / count
-        points = np.empty((*eta.shape[1:], count))
+        levels = effect_levels(self.coefficients.draws)
+        points = np.empty((*eta.shape[1:], levels.shape[1]))
         for part in made_by:
             points[part.rows] = eta[0, part.rows][..., None] + quantile_points(part, levels)
         weights = self.coefficients.weights
         ends = quantiles(
             points.reshape(len(points), -1),
             self.probabilities,
-            None if weights is None else np.repeat(weights, count),
+            None if weights is None else np.repeat(weights, levels.shape[1]),
             overwrite=True,
         )
         predictors = np.zeros((len(eta), ends.size))
@@ -468,79 +452,6 @@ class GroupedPredictTask(PredictTask):
             total = (share * np.exp(values - top[:, None, None])).sum(axis=(1, 2))
             average: Vector = np.log(total) + top
         return average
-
-
-class NormalRules:
-    """Mean responses where the linear predictor has a normal part, by nodes of measured error.
-
-    Of a log link they are ``exp(eta + sd^2 / 2)``.
-
-    A mean response is a function of the predictor over a range that is narrow beside a wide normal
-    part: 15 Gauss-Hermite nodes, 6 apart at a standard deviation of 20, do not see it. The nodes of
-    a row are the fewest of a list with an error, against half their distance and a wider
-    reach, below 1e-4 of the mean at predictors all over the range. The list has the Gauss-Hermite
-    rule and the trapezoidal rule at distances that halve, whose error falls as ``exp(-c / h)``.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self._model, self._known = model, dict[int, tuple[Vector, Vector]]()
-        eta = np.zeros((1 + model.n_scalar, 4))
-        eta[0] = -3.0, 0.0, 1.0, 2.0
-        mean = model.mean(eta)
-        self._exponential = bool(np.allclose(mean, mean[1] * np.exp(eta[0]), rtol=1e-10, atol=0.0))
-
-    def means(self, eta: NDArray[np.float64], sd: Matrix) -> Matrix:
-        """Return the mean responses (m, S) at predictors ``eta`` (p, m, S) and ``sd`` (m, S)."""
-        if self._exponential:
-            moved = eta.copy()
-            moved[0] += 0.5 * sd * sd
-            return responses(self._model, moved)
-        means = np.zeros(sd.shape)
-        largest = np.maximum(sd.max(axis=1, initial=0.0), 1.0)
-        size = np.ceil(np.log2(np.minimum(largest, 2.0**_WIDEST))).astype(np.int64)
-        for each in np.unique(size):
-            rows = np.flatnonzero(size == each)
-            means[rows] = self._integrated(eta[:, rows], sd[rows], *self.rule(int(each)))
-        return means
-
-    def rule(self, size: int) -> tuple[Vector, Vector]:
-        """Return nodes and weights for standard deviations up to ``2^size``."""
-        if size not in self._known:
-            self._known[size] = self._chosen(2.0**size)
-        return self._known[size]
-
-    def _chosen(self, sd: float) -> tuple[Vector, Vector]:
-        z, weights = np.polynomial.hermite_e.hermegauss(_HERMITE)
-        rules = [(z, weights / weights.sum(), _STEP, _REACH)]
-        steps = _STEP / 2.0 ** np.arange(_HALVINGS)
-        rules += [(*_trapezia(step, _REACH), step, _REACH) for step in steps]
-        eta = np.zeros((1 + self._model.n_scalar, _CHECKED, 1))
-        eta[0, :, 0] = np.linspace(-4.0 * sd - 8.0, 4.0 * sd + 8.0, _CHECKED)
-        spread = np.full((_CHECKED, 1), sd)
-        for z, weights, step, reach in rules:
-            finer = self._integrated(eta, spread, *_trapezia(0.5 * step, reach + 4.0))
-            error = np.abs(self._integrated(eta, spread, z, weights) - finer)
-            if (error <= _ERROR * np.abs(finer)).all():
-                break
-        return z, weights
-
-    def _integrated(
-        self, eta: NDArray[np.float64], sd: Matrix, z: Vector, weights: Vector
-    ) -> Matrix:
-        """Return the weighted sum (m, S) of the mean responses at the nodes."""
-        total, moved = np.zeros(sd.shape), eta.copy()
-        for node, weight in zip(z.tolist(), weights.tolist(), strict=True):
-            np.add(eta[0], sd * node, out=moved[0])
-            total += weight * responses(self._model, moved)
-        return total
-
-
-def _trapezia(step: float, reach: float) -> tuple[Vector, Vector]:
-    """Return nodes of the trapezoidal rule over a standard normal density, and their weights."""
-    most = math.ceil(reach / step)
-    z: Vector = step * np.arange(-most, most + 1, dtype=np.float64)
-    weights: Vector = np.exp(-0.5 * z * z)
-    return z, weights / weights.sum()
 
 
 def _moved(eta: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,10 +13,10 @@ from streammc.errors import (
     ConfigError,
     DataError,
     IdentityError,
-    ModelError,
     RefusedError,
     StoreError,
 )
+from streammc.prediction.mean_responses import responses as responses
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.runs import record
 from streammc.runs.audit import thin
@@ -84,22 +84,6 @@ class Coefficients(NamedTuple):
         at = np.arange(self.draws)[:: max(-(-self.draws // most), 1)]
         slopes, shifts, scalars = self.slopes[:, at], self.shifts[:, at], self.scalars[:, at]
         return Coefficients(slopes, shifts, scalars, None)
-
-
-def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
-    """Return the mean responses (m, S) of predictors (p, m, S), in a new array.
-
-    ModelError if the model has no mean response, or returns another shape.
-    """
-    p, m, draws = eta.shape
-    mean = model.mean(eta.reshape(p, m * draws))
-    if mean.shape != (m * draws,):
-        raise ModelError(
-            f"expected mean(eta) of the model {model.name!r} to return shape {(m * draws,)}, "
-            f"found {mean.shape}: correct the function"
-        )
-    means = np.ascontiguousarray(mean.reshape(m, draws), dtype=np.float64)
-    return means.copy() if np.may_share_memory(means, eta) else means
 
 
 _LIKE: Final = "ingest the table with --like the store of the run"

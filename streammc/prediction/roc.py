@@ -25,7 +25,8 @@ from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.models.responses import row_name
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
-from streammc.prediction.predictors import Coefficients, responses
+from streammc.prediction.mean_responses import responses
+from streammc.prediction.predictors import Coefficients
 from streammc.protocols import Dataset, Matrix, Model, PassTask, RowBlock, Vector
 
 

@@ -17,9 +17,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streammc.errors import DataError
 from streammc.stores import open_store
-from streammc.stores.formula import expressions
-from streammc.stores.formula.expressions import Sample
+from streammc.stores.formula import state_fitters
 from streammc.stores.formula.fitted import check_document, read_design
+from streammc.stores.formula.state_fitters import Sample
 from streammc.stores.ingest import table_blocks
 from streammc.stores.ingest.ingestion import from_table, ingest
 from streammc.stores.rows.row_blocks import whole
@@ -227,7 +227,7 @@ def test_knots_come_from_a_sample_where_the_table_is_larger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     frame = make_frame()
-    monkeypatch.setattr(expressions, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr(state_fitters, "SAMPLE_ROWS", 500)
     found = [
         from_table(frame, formula="late ~ bs(time, df=5)", seed=seed).attributes["formula"]
         for seed in (1, 1, 2)
