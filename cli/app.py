@@ -147,6 +147,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "report": ("streammc.cli.html_report:report", "Write a page about a run."),
     "compare": ("streammc.cli.compare:compare", "Compare runs by cost, or models by score."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
+    "export": ("streammc.cli.export:export", "Write a run as a JSON file that predicts alone."),
     "comparisons": (
         "streammc.cli.answers:comparisons",
         "Compare averages over all rows between values of a variable.",

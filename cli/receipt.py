@@ -89,6 +89,7 @@ _REPLACED: Final = {
     "summarize": CONTROL_VARIATES,
     "predict": PREDICTIONS,
     "effects": GROUP_EFFECTS,
+    "export": FILE,
 }
 """Kind of data that each command replaces with --overwrite."""
 
@@ -225,6 +226,7 @@ class Receipt:
 
     def _or_overwrite(self) -> str:
         """Return the advice to use --overwrite, if the command can replace the output."""
+        from streammc.scorer import is_model_file
         from streammc.trace.row_tables import is_row_table
 
         found = found_at(self.target)
@@ -232,6 +234,8 @@ class Receipt:
         can = found is not None and found.kind == replaced
         if found is not None and found.kind == FILE and replaced in (PREDICTIONS, GROUP_EFFECTS):
             can = is_row_table(self.output)
+        if replaced == FILE:
+            can = is_model_file(self.output)
         return ", or replace it with --overwrite" if can else ""
 
     def write(

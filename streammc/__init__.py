@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from streammc import diagnostics, models, plots, priors, samplers
+    from streammc import diagnostics, models, plots, priors, samplers, scorer
     from streammc.averages import comparisons, predictions, slopes
     from streammc.checks.posterior_predictive import posterior_predictive
     from streammc.checks.scoring import score
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streammc.prediction.group_summaries import effects
     from streammc.prediction.predict import predict
     from streammc.runs.interactive import notebook_bar, sample
+    from streammc.scorer import export
     from streammc.stores.ingest.append import append
     from streammc.stores.ingest.from_dask import from_dask
     from streammc.stores.ingest.from_xarray import from_xarray
@@ -38,6 +39,7 @@ _LAZY: Final[dict[str, str]] = {
     "diagnostics": "streammc.diagnostics",
     "effect_draws": "streammc.prediction.effect_draws:effect_draws",
     "effects": "streammc.prediction.group_summaries:effects",
+    "export": "streammc.scorer:export",
     "facts": "streammc.trace:facts",
     "fit": "streammc.fitting:fit",
     "from_arrays": "streammc.stores.memory:from_arrays",
@@ -57,6 +59,7 @@ _LAZY: Final[dict[str, str]] = {
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
     "score": "streammc.checks.scoring:score",
+    "scorer": "streammc.scorer",
     "simulate": "streammc.stores.simulation:simulate",
     "slopes": "streammc.averages:slopes",
 }
@@ -68,6 +71,7 @@ __all__ = [
     "diagnostics",
     "effect_draws",
     "effects",
+    "export",
     "facts",
     "fit",
     "from_arrays",
@@ -87,6 +91,7 @@ __all__ = [
     "sample",
     "samplers",
     "score",
+    "scorer",
     "simulate",
     "slopes",
 ]

@@ -9,8 +9,8 @@ from streammc.cli.app import COMMANDS, application
 
 ALL = [
     *("demo", "fit", "simulate", "ingest", "pull", "info", "verify", "summarize", "sample", "run"),
-    *("check", "resume", "diagnose", "report", "compare", "predict", "comparisons", "slopes"),
-    *("predictions", "score", "effects"),
+    *("check", "resume", "diagnose", "report", "compare", "predict", "export"),
+    *("comparisons", "slopes", "predictions", "score", "effects"),
     *("audit", "gc", "models", "samplers"),
 ]
 

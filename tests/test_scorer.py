@@ -1,0 +1,266 @@
+"""Model files: the numbers of ``streammc.predict`` from the same draws, by NumPy alone."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from mixed_runs import draws_near, make_run
+from scipy.special import ndtr
+
+import streammc
+from streammc import from_table, models, registry, scorer
+from streammc.errors import (
+    ConfigError,
+    DataError,
+    IdentityError,
+    MissingError,
+    ModelError,
+    RefusedError,
+    StoreError,
+)
+
+FORMULA = (
+    "y ~ x * C(origin, contr.treatment('b')) + bs(z, df=5) + poly(x, 2):t + scale(z) + C(month)"
+    " + C(month):x + I(t == 'p') + (1 | h) + offset(log(e))"
+)
+
+
+def frame(n=600, seed=1):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "y": rng.integers(0, 2, n),
+            "x": 3.0 + rng.normal(size=n),
+            "z": rng.uniform(-1, 1, n).round(3),
+            "origin": rng.choice(["a", "b", "c"], n),
+            "t": rng.choice(["p", "q"], n),
+            "month": rng.choice([1, 2.5, 12], n),
+            "h": rng.choice(["u", "v", "w"], n),
+            "e": rng.uniform(0.5, 2, n),
+            "my day": rng.choice(np.array(["2024-01-31", "2024-02-01T12:30"], "M8[s]"), n),
+        }
+    )
+
+
+def a_run(path, data, family="logistic", spread=0.3, **more):
+    model = registry.model(family)(**more)
+    d = len(model.labels(data.feature_names))
+    return make_run(path, model, data, draws_near(0.2 * np.sin(np.arange(d)), spread, (2, 40)))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A run of a formula of every kind of term, its store and its model file."""
+    folder = tmp_path_factory.mktemp("scorer")
+    options = {"shuffle": False, "dtype": "float64", "group_as": {"h": "columns"}}
+    data = from_table(frame(), formula=FORMULA, **options)
+    run = a_run(folder / "run", data)
+    streammc.export(run, folder / "model.json", draws=60)
+    return run, data, folder / "model.json"
+
+
+def test_a_file_has_the_numbers_of_predict(fitted):
+    run, data, path = fitted
+    new = frame(20_000, 2)
+    new["z"] = new["z"].clip(-0.99, 0.99)
+    table = from_table(new, like=data, dtype="float64")
+    expected = streammc.predict(run, table, draws=60, interval=0.8)
+    found = scorer.load(path).predict(new, interval=0.8)
+    for name in ("mean", "q10", "q90"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-11)
+    one = scorer.load(path).predict(new, interval=0.8, threads=1)
+    assert all(np.array_equal(one[name], found[name]) for name in found)
+    with pytest.raises(AssertionError):  # the draws of another thinning
+        other = streammc.predict(run, table, draws=40, interval=0.8)
+        np.testing.assert_allclose(found["mean"], other["mean"], rtol=1e-11)
+
+
+def test_frames_of_every_kind_and_a_pickled_scorer_give_the_same(fitted):
+    found = scorer.load(fitted[2])
+    new = frame(200, 2)
+    new["z"] = new["z"].clip(-0.99, 0.99)
+    expected = found.predict(new)
+    categories = new.astype({"origin": "category", "t": pd.CategoricalDtype(["q", "p"])})
+    arrow = pa.Table.from_pandas(new)
+    for other in (categories, pl.from_pandas(new), arrow, new.to_dict("list"), new.astype(object)):
+        for name, values in found.predict(other).items():
+            np.testing.assert_array_equal(expected[name], values)
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(expected["q5"], again.predict(new)["q5"])
+    assert ["mean"] == list(found.predict(new, interval=None))
+
+
+@pytest.mark.parametrize("family", sorted(scorer.LINKS))
+def test_every_family_has_the_numbers_of_predict(tmp_path, family):
+    rng = np.random.default_rng(4)
+    table = {"y": np.ones(50), "a": rng.normal(size=50), "n": rng.normal(size=50)}
+    data = from_table(table, response="y", features=["a"], offset="n", dtype="float64")
+    streammc.export(a_run(tmp_path / "run", data, family), tmp_path / "m.json")
+    expected = streammc.predict(tmp_path / "run", data)
+    found = scorer.load(tmp_path / "m.json").predict(table)
+    order = expected["row_id"].values
+    np.testing.assert_allclose(found["mean"][order], expected["mean"], rtol=1e-11)
+    np.testing.assert_allclose(found["q95"][order], expected["q95"], rtol=1e-11)
+
+
+def test_families_without_a_mean_response_are_refused(tmp_path):
+    for family in sorted(set(registry.MODELS) - {*scorer.LINKS}):
+        with pytest.raises(ModelError, match="have a mean response, found none"):
+            registry.model(family)().mean(np.zeros((1, 3)))
+    X = np.random.default_rng(1).normal(size=(50, 1))
+    data = streammc.from_arrays(X)
+    run = a_run(tmp_path / "run", data, "gaussian-mean")
+    with pytest.raises(ConfigError, match="model with a linear predictor, found 'gaussian-mean'"):
+        streammc.export(run, tmp_path / "m.json")
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_the_normal_distribution_function_is_that_of_scipy():
+    x = np.r_[np.linspace(-37, 9, 20_001), np.linspace(-2, 2, 10_001)]
+    np.testing.assert_allclose(scorer.MEANS["probit"](x), ndtr(x), rtol=2e-14)
+
+
+@pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 + x || g)"])
+@pytest.mark.parametrize("family", ["logistic", "poisson", "gaussian"])
+def test_new_groups_are_integrated_as_predict_does(tmp_path, family, formula):
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({"y": rng.integers(0, 2, 60), "x": 3 + rng.normal(size=60)})
+    table["g"] = [f"a{k}" for k in rng.integers(0, 6, 60)]
+    data = from_table(table, formula=formula, dtype="float64")
+    theta = [0.1, 0.5, *([-0.2] if family == "gaussian" else []), 0.3]
+    theta += [-0.4] if "||" in formula else []
+    model = registry.model(family)()
+    run = make_run(tmp_path / "run", model, data, draws_near(theta, 0.1, (2, 40)))
+    assert "g" == streammc.export(run, tmp_path / "m.json", draws=40)["groups"]
+    new = pd.DataFrame({"y": 1, "x": 3 + rng.normal(size=40), "g": "new"})
+    rows = from_table(new, like=data, dtype="float64")
+    with pytest.warns(UserWarning, match="40 of 40 rows"):
+        expected = streammc.predict(run, rows, draws=40, trained_on=data)
+    found = scorer.load(tmp_path / "m.json").predict(new)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, expected[name], rtol=1e-9)
+    with pytest.raises(DataError, match="groups that the model file has, found none of 'g'"):
+        scorer.load(tmp_path / "m.json").predict(new, new_groups="refuse")
+
+
+def test_many_columns_have_mean_and_covariance(tmp_path):
+    rng = np.random.default_rng(5)
+    names = [f"x{j}" for j in range(400)]
+    X = rng.normal(size=(500, 400))
+    data = streammc.from_arrays(X, rng.integers(0, 2, 500), feature_names=names)
+    d = len(data.feature_names)
+    draws = draws_near(np.linspace(-0.1, 0.1, d), 0.05, (4, 1000))
+    run = make_run(tmp_path / "run", models.logistic(), data, draws)
+    facts = streammc.export(run, tmp_path / "m.json", draws=300)
+    assert ("normal", 4000) == (facts["kind"], facts["draws"])
+    assert (tmp_path / "m.json").stat().st_size == facts["bytes"] <= scorer.MOST_BYTES
+    table = dict(zip(names, X.T, strict=True))
+    found = scorer.load(tmp_path / "m.json").predict(table)
+    expected = streammc.predict(run, data, draws=4000)
+    order = expected["row_id"].values if "row_id" in expected else np.arange(500)
+    # Quantiles of 4,000 draws: a standard error of 0.033 sd, and none sd below 0.05 here.
+    sd = (expected["q95"] - expected["q5"]).values / (2 * 1.645)
+    assert np.abs(found["mean"][order] - expected["mean"]).max() < 4.5 * sd.max() / 4000**0.5
+    for end in ("q5", "q95"):
+        assert (np.abs(found[end][order] - expected[end].values) < 4.5 * 0.034 * sd + 1e-3).all()
+    with pytest.raises(RefusedError, match="at most 1,000,000 bytes"):
+        wide = streammc.from_arrays(rng.normal(size=(9, 700)), rng.integers(0, 2, 9))
+        theta = draws_near(np.zeros(len(wide.feature_names)), 0.05, (2, 200))
+        wide_run = make_run(tmp_path / "wide", models.logistic(), wide, theta)
+        streammc.export(wide_run, tmp_path / "wide.json", draws=300)
+    assert not (tmp_path / "wide.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("origin", "d", "levels that the model has seen in column 'origin', found unseen levels"),
+        ("month", 3, r"column 'month', found unseen levels in 1 row, first in row 7.*\(3\)"),
+        ("z", 9.0, "within the bounds of the spline in column 'bs"),
+        ("x", np.nan, "no missing values in column 'x'"),
+        ("t", None, "no missing values in column 't'"),
+        ("e", -1.0, "finite numbers in column"),
+    ],
+)
+def test_rows_that_cannot_be_predicted_are_refused_by_name(fitted, column, value, message):
+    found, new = scorer.load(fitted[2]), frame(30, 2)
+    new["z"] = new["z"].clip(-0.99, 0.99)
+    expected = found.predict(new)["mean"]
+    new[column] = new[column].astype(object)
+    new.loc[7, column] = value
+    with pytest.raises(DataError, match=message):
+        found.predict(new)
+    means = found.predict(new, invalid="nan")["mean"]
+    assert np.isnan(means[7])
+    np.testing.assert_array_equal(np.delete(expected, 7), np.delete(means, 7))
+
+
+def test_tables_and_options_that_do_not_fit_are_refused(fitted):
+    found, new = scorer.load(fitted[2]), frame(30)
+    with pytest.raises(DataError, match="expected the column 'x' in the table, found none"):
+        found.predict(new.drop(columns="x"))
+    with pytest.raises(DataError, match=r"numbers in column 'x'.* found text, such as 'one'"):
+        found.predict(new.assign(x="one"))
+    with pytest.raises(DataError, match="text in column 'origin'"):
+        found.predict(new.assign(origin=3))
+    with pytest.raises(DataError, match="mapping from names to arrays, found ndarray"):
+        found.predict(np.zeros((3, 2)))
+    for wrong in ({"interval": 2.0}, {"invalid": "drop"}, {"new_groups": "x"}):
+        with pytest.raises(ConfigError):
+            found.predict(new, **wrong)
+
+
+def test_damaged_newer_and_other_files_are_refused(fitted, tmp_path):
+    whole = json.loads(fitted[2].read_text())
+    cases = {
+        "no JSON": "{",
+        "another file": "[]",
+        "a damaged one": json.dumps(whole | {"model": whole["model"] | {"family": "poisson"}}),
+        "version 2, written by": json.dumps(whole | {"streammc_model": 2}),
+    }
+    model = whole["model"]
+    for change in (
+        {"design": [{"name": "x", "of": [[{"call": "open('x')"}, 0]], "scale": 1}]},
+        {"states": {}},
+        {"posterior": model["posterior"] | {"intercept": {"shape": [9], "data": "AA=="}}},
+    ):
+        changed = model | change
+        text = json.dumps(whole | {"model": changed, "sha256": scorer._digest(changed)})
+        cases[f"a damaged one ({next(iter(change))}"] = text
+    for found, text in cases.items():
+        (tmp_path / "m.json").write_text(text)
+        with pytest.raises(StoreError, match=found.split(" (")[0]):
+            scorer.load(tmp_path / "m.json")
+    with pytest.raises(MissingError, match="streammc export RUN FILE"):
+        scorer.load(tmp_path / "none.json")
+
+
+def test_an_existing_file_is_left(fitted, tmp_path):
+    (tmp_path / "notes.json").write_text("{}")
+    for overwrite in (False, True):
+        with pytest.raises(IdentityError, match="expected nothing at"):
+            streammc.export(fitted[0], tmp_path / "notes.json", overwrite=overwrite)
+    streammc.export(fitted[0], tmp_path / "m.json", draws=10)
+    streammc.export(fitted[0], tmp_path / "m.json", draws=20, overwrite=True)
+    assert 20 == scorer.load(tmp_path / "m.json").facts["draws"]
+
+
+def test_a_file_is_scored_by_numpy_alone(fitted):
+    code = (
+        "import sys, streammc\n"
+        f"model = streammc.scorer.load({str(fitted[2])!r})\n"
+        "row = {'x': [3.0], 'z': [0.1], 'origin': ['a'], 't': ['p'], 'month': [1], 'h': ['u']}\n"
+        "print(model.predict(row | {'e': [1.0]})['mean'].shape)\n"
+        "heavy = 'numba zarr dask xarray pyarrow pandas formulaic scipy'.split()\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ("(1,)\n[]\n", "") == (done.stdout, done.stderr)
