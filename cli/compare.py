@@ -40,7 +40,10 @@ def compare(ctx: click.Context, settings: CompareSettings) -> None:
                 f"expected --loo beside --{given[0].replace('_', '-')}, found none: add it, or "
                 "leave that out"
             )
-        document = comparison(settings.runs)
+        from streammc.comparison import costs
+        from streammc.trace.run_directory import RunDirectory
+
+        document = costs([(path, RunDirectory.open(path)) for path in settings.runs])
         output.result(document, human(document))
         return
     from streammc.checks.ranking import ranked
@@ -53,74 +56,6 @@ def compare(ctx: click.Context, settings: CompareSettings) -> None:
         for line in each["warnings"]:
             output.warn(f"{each['run']}: {line}")
     output.result({"best": found[0]["run"], "runs": found}, human_ranking(found))
-
-
-def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
-    """Return cost and acceptance rates of every run, and its RCT relative to the first run.
-
-    Raises
-    ------
-    IdentityError
-        If a run is of another store or model than the first.
-    DataError
-        If a run has no draws yet.
-    """
-    from streammc.diagnostics.cost import relative
-    from streammc.errors import DataError, IdentityError
-    from streammc.likelihood.temperature import temperature_of
-    from streammc.likelihood.unit_words import unit_of_model
-    from streammc.runs.run_summary import mean_statistics, run_cost
-    from streammc.trace.run_directory import RunDirectory
-
-    found: list[dict[str, Any]] = []
-    first = None
-    for path in paths:
-        run = RunDirectory.open(path)
-        first = first or run
-        for key in ("store", "model"):
-            if run.identity[key] != first.identity[key]:
-                raise IdentityError(
-                    f"expected runs of one store and model, found another {key} in {path!r} than "
-                    f"in {paths[0]!r}: compare runs of the same posterior, or rank models of the "
-                    "same rows with --loo"
-                )
-        base, other = (temperature_of(each.identity, each.attributes) for each in (first, run))
-        if base != other:
-            raise IdentityError(
-                f"expected runs at one temperature, found {other:g} in {path!r} and {base:g} "
-                f"in {paths[0]!r}: compare runs of the same posterior"
-            )
-        if not run.committed_draws:
-            raise DataError(f"expected draws in {path!r}, found a run in its warm-up: resume it")
-        means = mean_statistics(run)
-        sampler = run.attributes.get("sampler", {}).get("name")
-        entry = {
-            "run": path,
-            "sampler": sampler,
-            "target": target_of(sampler),
-            "unit": unit_of_model(run.identity["model"]["name"]),
-            "chains": run.chains,
-            "draws": run.committed_draws,
-            "acceptance_rate": means["acceptance_rate"],
-            "n_steps": means["n_steps"],
-            **run_cost(run),
-            "subsample_acceptance_rate": means["subsample_acceptance_rate"],
-            "rows_per_iteration": means["rows_per_iteration"],
-        }
-        found.append(entry)
-    for entry in found:
-        entry["rct"] = relative(found[0], entry)
-        entry["rct_draws"] = relative(found[0], entry, "ct_draws")
-    return {"base": paths[0], "runs": found}
-
-
-def target_of(sampler: str | None) -> str | None:
-    """Return the target of a registered sampler: exact, perturbed, signed, tempered or biased."""
-    from streammc import registry
-
-    if sampler not in registry.SAMPLERS:
-        return None
-    return str(registry.sampler(sampler)().target)
 
 
 def human(document: dict[str, Any]) -> str:

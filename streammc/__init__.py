@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streammc.averages import comparisons, predictions, slopes
     from streammc.checks.posterior_predictive import posterior_predictive
     from streammc.checks.scoring import score
+    from streammc.comparison import compare, loo
     from streammc.control_variates import compute as control_variates
     from streammc.fitting import fit
     from streammc.prediction.effect_draws import effect_draws
@@ -34,6 +35,7 @@ __version__: Final = "0.1.0"
 
 _LAZY: Final[dict[str, str]] = {
     "append": "streammc.stores.ingest.append:append",
+    "compare": "streammc.comparison:compare",
     "comparisons": "streammc.averages:comparisons",
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
@@ -47,6 +49,7 @@ _LAZY: Final[dict[str, str]] = {
     "from_table": "streammc.stores.ingest.ingestion:from_table",
     "from_xarray": "streammc.stores.ingest.from_xarray:from_xarray",
     "ingest": "streammc.stores.ingest.ingestion:ingest",
+    "loo": "streammc.comparison:loo",
     "models": "streammc.models",
     "notebook_bar": "streammc.runs.interactive:notebook_bar",
     "open_run": "streammc.trace:open_run",
@@ -66,6 +69,7 @@ _LAZY: Final[dict[str, str]] = {
 
 __all__ = [
     "append",
+    "compare",
     "comparisons",
     "control_variates",
     "diagnostics",
@@ -79,6 +83,7 @@ __all__ = [
     "from_table",
     "from_xarray",
     "ingest",
+    "loo",
     "models",
     "notebook_bar",
     "open_run",

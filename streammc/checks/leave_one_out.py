@@ -295,6 +295,22 @@ class Surrogate(PassTask[SurrogateSums]):
         return covariances
 
 
+@dataclass(frozen=True, eq=False)
+class RowSurrogates(PassTask[Vector]):
+    """``PassTask`` that returns the surrogates of ``elpd`` of all rows, in their order."""
+
+    surrogate: Surrogate
+
+    def map(self, block: RowBlock) -> Vector:
+        """Return the surrogates of the rows of a block."""
+        numbers = block.start + np.arange(len(block.y))
+        return self.surrogate.of_rows(Rows(*block[2:]), numbers)[:, 0]
+
+    def combine(self, left: Vector, right: Vector) -> Vector:
+        """Return the surrogates of two neighbouring blocks."""
+        return np.concatenate([left, right])
+
+
 def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the symmetric roots of covariances (..., p, p)."""
     values, vectors = np.linalg.eigh(covariance)

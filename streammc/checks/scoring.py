@@ -14,6 +14,7 @@ from streammc import registry
 from streammc.checks.difference_estimate import Estimate, Sample, difference_total, exact_total
 from streammc.checks.leave_one_out import (
     LeaveOneOut,
+    RowSurrogates,
     RowTerms,
     Surrogate,
     SurrogateSums,
@@ -33,7 +34,7 @@ from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
 from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.prediction.predictors import Draws
-from streammc.protocols import Dataset, Index, Matrix, Model, Rows
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -275,6 +276,21 @@ class Scoring:
         ]
         facts["seconds"] = time.perf_counter() - self._began
         return Scored(facts, sample, terms, surrogate, self._sums)
+
+    def pointwise(self, scored: Scored) -> Vector:
+        """Return the leave-one-out terms of all rows (n,), which sum to ``elpd_loo``.
+
+        Rows that were not evaluated have their surrogate, from one more pass, and the mean
+        difference from it of those that were drawn.
+        """
+        if scored.surrogate is None or self._surrogate is None:
+            return scored.terms.elpd
+        task, request, sample = RowSurrogates(self._surrogate), self._request, scored.sample
+        values = self.units.reduce(task, scheduler=request.scheduler, progress=request.progress)
+        away = (scored.terms.elpd - scored.surrogate[:, 0])[~sample.always]
+        values += away.mean() if len(away) else 0.0
+        values[sample.rows] = scored.terms.elpd
+        return values
 
     def _facts(self, sample: Sample, relative: float) -> dict[str, Any]:
         model = self._model
