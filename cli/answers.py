@@ -15,13 +15,13 @@ from streammc.cli.options import CodeOption, argument, command, parse_scheduler
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
 from streammc.errors import ConfigError, IdentityError
-from streammc.settings import OverwriteOption, PassOptions, setting
+from streammc.settings import IntervalOption, OverwriteOption, PassOptions, setting
 
 SUFFIXES: Final = (".csv", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AverageSettings(PassOptions, OverwriteOption, CodeOption):
+class AverageSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
     """Settings of commands that average over the rows of a table."""
 
     run: str = argument("run")
@@ -31,9 +31,6 @@ class AverageSettings(PassOptions, OverwriteOption, CodeOption):
         metavar="COLUMN", environment=False,
     )  # fmt: skip
     weights: bool = setting(True, "Whether a row counts as its weight, trials included.")
-    interval: float = setting(
-        0.9, "Probability of the intervals.", exclusiveMinimum=0, exclusiveMaximum=1
-    )
     average_draws: int = setting(4000, "Number of draws, thinned from all chains.", minimum=2)
     output: str | None = setting(
         None, "FILE.csv or .parquet to make.", kind="path", short=["-o"], environment=False

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from streammc.cli.options import CheckOption, CodeOption, ModelOptions, argument
+from streammc.cli.options import CodeOption, ModelOptions, ShowOptions, VerboseOption, argument
 from streammc.samplers.common.sampler import RunOptions, TemperatureOption
-from streammc.settings import OverwriteOption, PassOptions, setting
+from streammc.settings import IntervalOption, OverwriteOption, PassOptions, setting
 from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ class SamplerChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleSettings(ModelOptions, SamplerChoice, RunOptions, SamplerOptions, CheckOption):
+class SampleSettings(
+    ModelOptions, SamplerChoice, RunOptions, SamplerOptions, ShowOptions, VerboseOption
+):
     """Settings of ``streammc sample``."""
 
     store: str = argument("store")
@@ -108,7 +110,13 @@ class SampleSettings(ModelOptions, SamplerChoice, RunOptions, SamplerOptions, Ch
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings(
-    ModelOptions, SamplerChoice, RunOptions, SamplerOptions, CheckOption, TableOptions
+    ModelOptions,
+    SamplerChoice,
+    RunOptions,
+    SamplerOptions,
+    ShowOptions,
+    VerboseOption,
+    TableOptions,
 ):
     """Settings of ``streammc fit``; ``--seed`` is that of the draws."""
 
@@ -161,7 +169,7 @@ class ScoreSettings(ScoreOptions, PassOptions, CodeOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictSettings(PassOptions, OverwriteOption, CodeOption):
+class PredictSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
     """Settings of ``streammc predict``."""
 
     run: str = argument("run")
@@ -172,9 +180,6 @@ class PredictSettings(PassOptions, OverwriteOption, CodeOption):
         "Number of draws, thinned from all chains; 200 by default, 100 of a mixed model.",
         minimum=2,
         key="predict.draws",
-    )
-    interval: float = setting(
-        0.9, "Probability of the bands.", exclusiveMinimum=0, exclusiveMaximum=1, key="predict"
     )
     by: str | None = setting(
         None, "Compare with the response by groups of this column.", metavar="COLUMN", key="predict"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streammc.cli.options import CheckOption, argument, command
+from streammc.cli.options import ShowOptions, argument, command
+from streammc.settings import INTERVAL
 
 if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagnoseSettings(CheckOption):
+class DiagnoseSettings(ShowOptions):
     """Settings of ``streammc diagnose``."""
 
     run: str = argument("run")
@@ -26,7 +28,53 @@ def diagnose(ctx: click.Context, settings: DiagnoseSettings) -> int:
     from streammc.cli.report import run_document, show_run
 
     document = run_document(settings.run, diagnosis(settings.run))
-    return show_run(ctx.obj, document, settings.check)
+    document = with_interval(document, settings.run, settings.interval)
+    return show_run(ctx.obj, document, settings.check, interval=settings.interval)
+
+
+def with_interval(document: Mapping[str, Any], path: str, interval: float) -> dict[str, Any]:
+    """Return the statistics of a run with the ends of an interval, from its draws.
+
+    The ends are in every entry under their names, such as ``q2.5`` and ``q97.5``, beside those of
+    90 %, and ``interval`` is in the document. With 90 % nothing changes.
+    """
+    if interval == INTERVAL:
+        return dict(document)
+    import numpy as np
+
+    from streammc.diagnostics.derived import derived, exponentials
+    from streammc.diagnostics.summary import draws_and_labels, interval_statistics, negative_signs
+    from streammc.runs.record import blocks_of_run
+    from streammc.trace.datatree import open_run
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path, verify=False)
+    sign = negative_signs(run.statistics("sign").get("sign"))
+    theta, labels = run.draws_matrix(), list(run.labels)
+    original, names = draws_and_labels(open_run(path, verify=False))
+    ends = {
+        "parameters": interval_statistics(theta, labels, interval, sign),
+        "parameters_original": interval_statistics(original, names, interval, sign),
+        "derived": interval_statistics(
+            *derived(theta, labels, run.identity["model"]), interval, sign
+        ),
+    }
+    changed: dict[str, Any] = {"interval": interval}
+    for key, found in ends.items():
+        if document.get(key):
+            entries = document[key].items()
+            changed[key] = {label: {**entry, **found[label]} for label, entry in entries}
+    if ratios := document.get("ratios"):
+        features = run.state.layout.features
+        triples = exponentials(blocks_of_run(run, features), features)
+        columns = [names.index(label) for _, label, _ in triples]
+        with np.errstate(over="ignore"):
+            factors = np.exp(original[:, :, columns])
+        found = interval_statistics(factors, [shown for shown, *_ in triples], interval, sign)
+        entries = ratios["parameters"].items()
+        merged = {label: {**entry, **found[label]} for label, entry in entries}
+        changed["ratios"] = {**ratios, "parameters": merged}
+    return {**document, **changed}
 
 
 def diagnosis(path: str) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
 from streammc.errors import ConfigError
-from streammc.settings import OverwriteOption, PassOptions, setting
+from streammc.settings import IntervalOption, OverwriteOption, PassOptions, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class EffectsSettings(PassOptions, OverwriteOption):
+class EffectsSettings(IntervalOption, PassOptions, OverwriteOption):
     """Settings of ``streammc effects``."""
 
     run: str = argument("run")
@@ -26,9 +26,6 @@ class EffectsSettings(PassOptions, OverwriteOption):
         None,
         "Number of draws, thinned from all chains; without it as many as it takes, at most 100.",
         minimum=2,
-    )
-    interval: float = setting(
-        0.9, "Probability of the intervals.", exclusiveMinimum=0, exclusiveMaximum=1
     )
     group: tuple[str, ...] = setting(
         (),

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -161,8 +161,15 @@ def check_place(path: str) -> None:
         )
 
 
-def execute(output: Output, interruption: Interruption, request: RunRequest) -> dict[str, Any]:
+def execute(
+    output: Output,
+    interruption: Interruption,
+    request: RunRequest,
+    answer: Callable[[Mapping[str, Any]], None] | None = None,
+) -> dict[str, Any]:
     """Start, resume or extend a run; return its summary.
+
+    ``answer`` prints the statistics of the draws, once these are there.
 
     Raises
     ------
@@ -175,11 +182,18 @@ def execute(output: Output, interruption: Interruption, request: RunRequest) -> 
 
     check_request(request)
     path = str(request.path)
+
+    def on_draws(statistics: Mapping[str, Any]) -> None:
+        progress.hide()
+        if answer is not None:
+            answer(statistics)
+
     try:
         with Progress(output, interruption) as progress:
             progress.reads(request.dataset)
             stop = interruption.requested
-            report = run_job(replace(request, progress=progress, interrupted=stop))
+            told = replace(request, progress=progress, interrupted=stop, on_draws=on_draws)
+            report = run_job(told)
     finally:
         if RunDirectory.exists(path) and can_continue(Path(path)):
             record_settings(path)

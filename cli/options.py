@@ -31,7 +31,7 @@ from streammc.cli.values import (
 )
 from streammc.first_use import compiling
 from streammc.registry import MODELS
-from streammc.settings import setting, stated_fields
+from streammc.settings import IntervalOption, setting, stated_fields
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,12 +86,19 @@ class ModelOptions(CodeOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOption:
-    """Option of commands that show a run."""
+class ShowOptions(IntervalOption):
+    """Options of commands that show a run."""
 
     check: dict[str, float] | None = setting(
         None, "rhat=1.01,ess=400: exit 1 if the run misses them.", kind="limits"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerboseOption:
+    """Option of commands that sample a run."""
+
+    verbose: bool = setting(False, "Print all that diagnose prints of the run.", recorded=False)
 
 
 def options_of(settings: type) -> list[click.Parameter]:

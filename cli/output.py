@@ -291,6 +291,17 @@ class Output:
         if not self.heartbeat.show(line) and (seconds - 1) % EVERY == 0:
             self.note(line, phase="compile")
 
+    def part(self, human: str) -> bool:
+        """Print the first part of a result as text; return whether it is printed.
+
+        Under ``--json``, and in a job, the whole result comes at the end.
+        """
+        if self.json or self.keep is not None:
+            return False
+        self.heartbeat.clear()
+        print(f"{named(human)}\n", flush=True)
+        return True
+
     def result(self, document: Mapping[str, Any], human: str) -> None:
         """Print the result: ``document`` under ``--json``, else ``human``.
 

@@ -76,11 +76,17 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         """Remove the bar from the terminal."""
-        if self._output.live is not None:
-            self._output.live = None
-            self._bar.stop()
-            self._output.heartbeat.pause(False)
+        self.hide()
         self._bar = None
+
+    def hide(self) -> None:
+        """Remove the bar before a result is printed; the next phase shows a new one."""
+        with self._lock:
+            if self._output.live is not None:
+                self._output.live = None
+                self._bar.stop()
+                self._bar = _terminal_bar()
+                self._output.heartbeat.pause(False)
 
     def __call__(
         self, phase: str, done: int, total: int | None, facts: Mapping[str, Any] | None = None

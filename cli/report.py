@@ -11,13 +11,27 @@ from typing import Any, Final
 from streammc import registry
 from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.stopping import check_limits, missed_limits, missed_text
-from streammc.diagnostics.text import AGAINST, factor_text, reference_texts, statistic_text
+from streammc.diagnostics.text import (
+    AGAINST,
+    between,
+    compared_text,
+    factor_text,
+    interval_heading,
+    interval_names,
+    reference_texts,
+    statistic_text,
+)
 from streammc.diagnostics.weights import Audit
 from streammc.likelihood.unit_words import unit_of_model
 from streammc.samplers.common.sampler import TARGETS, Check
+from streammc.settings import INTERVAL
+from streammc.verdict import verdict
 
-COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
-_SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")
+BAND: Final = "band"
+"""Column of the interval, whose heading is its probability."""
+BRIEF: Final = ("mean", "sd", BAND, "ess_bulk", "r_hat")
+COLUMNS: Final = ("mean", "sd", "mcse_mean", "median", BAND, "ess_bulk", "ess_tail", "r_hat")
+_SPARED: Final = ("mcse_mean", "ess_tail", "median", AGAINST, "sd", BAND)
 """Columns that a narrow terminal drops, in this order."""
 CHECK_FAILED: Final = 1
 _PHASES: Final = {"passes": "in passes", "warmup": "in the warm-up", "draws": "in the draws"}
@@ -49,8 +63,16 @@ def show_run(
     document: dict[str, Any],
     limits: Mapping[str, float] | None = None,
     asked_to_stop: bool = False,
+    *,
+    full: bool = True,
+    interval: float = INTERVAL,
+    answered: bool = False,
 ) -> int:
-    """Print a run and return the exit code: 1 if it misses ``limits`` or its stopping rule."""
+    """Print a run and return the exit code: 1 if it misses ``limits`` or its stopping rule.
+
+    ``answered``: its coefficients have been printed. ``full`` and ``interval`` are those of
+    :func:`answer_text`.
+    """
     code = 0
     if limits:
         document = {**document, "check": check_limits(document["parameters"], limits)}
@@ -58,7 +80,8 @@ def show_run(
         output.warn(line)
     for line in document.get("notes", []):
         output.note(line)
-    output.result(document, human_run(document))
+    parts = [] if answered else [answer_text(document, full, interval)]
+    output.result(document, "\n\n".join([*parts, grounds_text(document, full)]))
     if limits and not document["check"]["passed"]:
         code = CHECK_FAILED
         missed = missed_limits(document["check"])
@@ -69,59 +92,98 @@ def show_run(
     return code
 
 
-def human_run(document: Mapping[str, Any]) -> str:
-    """Return the posterior table, the audit and the cost as text."""
-    width, references = _terminal_width(), document.get("references")
-    parts = [parameter_table(document["parameters"], width, references)]
-    original = document.get("parameters_original")
-    if original and original != document["parameters"]:
-        shown = parameter_table(original, width, references)
-        parts.append(f"on the table's own scale:\n{shown}")
+def answer_text(document: Mapping[str, Any], full: bool = True, interval: float = INTERVAL) -> str:
+    """Return the coefficients of a run as text, and odds or rate ratios.
+
+    Coefficients are per unit of the columns of the table. With ``full`` all statistics are there,
+    and those on the scale of the store, on which priors act. The statistics have the ends of an
+    ``interval``.
+    """
+    shown: dict[str, Any] = {
+        "width": _terminal_width(),
+        "columns": COLUMNS if full else BRIEF,
+        "interval": interval,
+    }
+    references, parameters = document.get("references"), document["parameters"]
+    original = document.get("parameters_original") or parameters
+    parts = [parameter_table(original, references=references, **shown)]
+    if full and original != parameters:
+        text = parameter_table(parameters, references=references, **shown)
+        parts.append(f"on the store's scale, where columns have mean 0 and sd 1:\n{text}")
     if document.get("derived"):
-        parts.append("from the parameters:\n" + parameter_table(document["derived"], width))
-    if document.get("ratios") and (text := ratio_text(document["ratios"])):
+        parts.append("from the parameters:\n" + parameter_table(document["derived"], **shown))
+    if document.get("ratios") and (text := ratio_text(document["ratios"], interval)):
         parts.append(text)
-    if document.get("priors"):
+    return "\n\n".join(parts)
+
+
+def grounds_text(document: Mapping[str, Any], full: bool = True) -> str:
+    """Return why a run can be trusted as text: audit and verdict; ``full``: all of its making."""
+    parts = []
+    if full and document.get("priors"):
         parts += priors_lines(document["priors"])
     if document.get("audit"):
         parts.append(audit_text(Audit.from_json(document["audit"])))
+    where = {name: document.get(name) for name in ("run", "store", "seed")}
+    where["seed"] = str(document.get("seed"))
+    if not full:
+        facts = {
+            "verdict": verdict(document).sentence,
+            "sampler": _brief_cost(document),
+            **where,
+            "more": "--verbose, or streammc diagnose: priors, scales, rows read, seconds by stage",
+        }
+        return "\n\n".join([*parts, fields(facts)])
     if document.get("sampling"):
         parts.append(cost_text(document["sampling"], document.get("model")))
     if document.get("tempering"):
         parts.append(tempering_text(document["tempering"]))
     if document.get("cost"):
         parts.append(draw_cost_text(document["cost"], unit_of_model(document.get("model"))))
-    where = {name: document.get(name) for name in ("run", "store", "seed")}
-    parts.append(fields({**where, "seed": str(document.get("seed"))}))
+    parts.append(fields(where))
     return "\n\n".join(parts)
+
+
+def _brief_cost(document: Mapping[str, Any]) -> str:
+    """Return sampler, draws and seconds of a run in one line."""
+    sampling = document["sampling"]
+    seconds = sum(sampling.get(f"{stage}seconds") or 0.0 for stage in ("pass_", "warmup_", ""))
+    return (
+        f"{document['sampler']}: {document['chains']} chains of {document['draws']:,} draws after "
+        f"{document['warmup']:,} of warm-up, {number(seconds, 2)} s"
+    )
 
 
 def parameter_table(
     parameters: Mapping[str, Mapping[str, float | None]],
     width: int | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
+    columns: Sequence[str] = COLUMNS,
+    interval: float = INTERVAL,
 ) -> str:
     """Return the table of parameters; columns are dropped until it fits into ``width``.
 
     With ``references`` a column names the reference levels that a coefficient is against.
     Means and quantiles have as many digits as the error of the mean allows, at least four.
     """
-    columns, against = list(COLUMNS), reference_texts(references, parameters)
-    for spared in (None, *_SPARED):
-        if spared is not None:
-            columns.remove(spared)
+    against, ends = reference_texts(references, parameters), interval_names(interval)
+
+    def cell(name: str, label: str, entry: Mapping[str, float | None]) -> str:
+        if name == AGAINST:
+            return against.get(label, "")
+        names = ends if name == BAND else (name,)
+        texts = [statistic_text(each, entry.get(each), entry.get("mcse_mean")) for each in names]
+        return between(*texts) if name == BAND else texts[0]
+
+    columns = [*([AGAINST] if against else []), *columns]
+    for spared in ("", *(name for name in _SPARED if name in columns)):
+        columns = [name for name in columns if name != spared]
         rows = [
-            [
-                label,
-                *([against.get(label, "")] if against else []),
-                *(
-                    statistic_text(name, entry.get(name), entry.get("mcse_mean"))
-                    for name in columns
-                ),
-            ]
+            [label, *(cell(name, label, entry) for name in columns)]
             for label, entry in parameters.items()
         ]
-        text = table(["parameter", *([AGAINST] if against else []), *columns], rows)
+        headings = [interval_heading(interval) if name == BAND else name for name in columns]
+        text = table(["parameter", *headings], rows)
         if width is None or max(map(len, text.splitlines())) <= width:
             break
     return text
@@ -132,22 +194,21 @@ def _terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def ratio_text(ratios: Mapping[str, Any]) -> str:
-    """Return the table of ratios: the factor for one unit of each column of the table."""
-    columns = ("median", "q5", "q95")
+def ratio_text(ratios: Mapping[str, Any], interval: float = INTERVAL) -> str:
+    """Return the table of ratios: the factor between the two sides that each line names."""
+    low, high = interval_names(interval)
     left_out = set(ratios.get("only_together", ()))
     shown = {k: entry for k, entry in ratios["parameters"].items() if k not in left_out}
-    against = reference_texts(ratios.get("references"), shown)
+    references, kind = ratios.get("references") or {}, str(ratios["kind"])
     rows = [
         [
-            label,
-            *([against.get(label, "")] if against else []),
-            *(factor_text(entry.get(name)) for name in columns),
+            compared_text(label, references.get(label, ())),
+            factor_text(entry.get("median")),
+            between(factor_text(entry.get(low)), factor_text(entry.get(high))),
         ]
         for label, entry in shown.items()
     ]
-    kind = str(ratios["kind"])
-    headings = [f"{kind}, per unit of the column", *([AGAINST] if against else []), *columns]
+    headings = [kind, "median", interval_heading(interval)]
     lines = [table(headings, rows)] if rows else []
     if left_out:
         lines.append(

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streammc.cli.command_settings import FitSettings, SamplerOptions, SampleSettings
-from streammc.cli.options import STAGE, CheckOption, CodeOption, argument, command, parse_scheduler
+from streammc.cli.options import (
+    STAGE,
+    CodeOption,
+    ShowOptions,
+    VerboseOption,
+    argument,
+    command,
+    parse_scheduler,
+)
 from streammc.cli.output import Output, fields
 from streammc.cli.values import refuse_file_name
 from streammc.samplers.common.sampler import ExecutionOptions, RunOptions, RunRequest
@@ -94,7 +102,7 @@ def sampled(
     request = _settled(printer, ctx.find_root().obj, request, unscaled, source)
     if dry_run:
         return _dry_run(ctx, request)
-    return _carry_out(ctx, request, settings.check)
+    return _carry_out(ctx, request, settings)
 
 
 def _absolute(path: str | None) -> str | None:
@@ -165,13 +173,26 @@ def _settled(
     return replace(request, control_variates=found)
 
 
-def _carry_out(ctx: click.Context, request: RunRequest, check: dict[str, float] | None) -> int:
-    """Carry out the run and print it; return the exit code."""
+def _carry_out(ctx: click.Context, request: RunRequest, settings: Any) -> int:
+    """Carry out the run and print it, coefficients before the audit; return the exit code."""
+    from streammc.cli.diagnose import with_interval
     from streammc.cli.execute import execute
-    from streammc.cli.report import run_document, show_run
+    from streammc.cli.report import answer_text, run_document, show_run
 
-    document = run_document(str(request.path), execute(ctx.obj, ctx.find_root().obj, request))
-    return show_run(ctx.obj, document, check, request.stopping is not None)
+    printer: Output = ctx.obj
+    path, shown = str(request.path), {"full": settings.verbose, "interval": settings.interval}
+    answered = False
+
+    def answer(statistics: Mapping[str, Any]) -> None:
+        nonlocal answered
+        answered = printer.part(
+            answer_text(with_interval(statistics, path, settings.interval), **shown)
+        )
+
+    document = run_document(path, execute(printer, ctx.find_root().obj, request, answer))
+    document = with_interval(document, path, settings.interval)
+    stops = request.stopping is not None
+    return show_run(printer, document, settings.check, stops, answered=answered, **shown)
 
 
 def _dry_run(ctx: click.Context, request: RunRequest) -> int:
@@ -201,7 +222,7 @@ def _dry_run(ctx: click.Context, request: RunRequest) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResumeSettings(CheckOption, CodeOption, ExecutionOptions):
+class ResumeSettings(ShowOptions, VerboseOption, CodeOption, ExecutionOptions):
     """Settings of ``streammc resume``."""
 
     run: str = argument("run")
@@ -216,4 +237,4 @@ def resume(ctx: click.Context, settings: ResumeSettings) -> int:
     execution = values_of(settings, ExecutionOptions)
     execution["scheduler"] = parse_scheduler(settings.scheduler)
     request = recorded_request(settings.run, settings.draws, settings.allow_code)
-    return _carry_out(ctx, replace(request, **execution), settings.check)
+    return _carry_out(ctx, replace(request, **execution), settings)

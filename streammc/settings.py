@@ -11,9 +11,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, ParamSpec, TypeVar, cast
+from numbers import Real
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from streammc.docstrings import completed, docs_of
+from streammc.errors import ConfigError
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -31,7 +33,8 @@ def setting(default: Any = MISSING, help: str = "", **facts: Any) -> Any:
         Line of help on the command line, and description of the key in a job file.
     **facts
         ``minimum``, ``exclusiveMinimum``, ``exclusiveMaximum``, as in JSON Schema, and ``most``,
-        the limit of the command line; ``key``, the table of a job file, or ``table.name``;
+        the limit of the command line; ``key``, the table of a job file, or ``table.name``,
+        several with spaces between;
         ``recorded``, false for an option that is not kept with the result; others are described
         in ``cli/options.py``, which reads them.
     """
@@ -44,6 +47,40 @@ class OverwriteOption:
 
     overwrite: bool = setting(
         False, "Replace an existing output of the same kind.", environment=False, recorded=False
+    )
+
+
+INTERVAL: Final = 0.9
+"""Default probability of intervals."""
+
+
+def check_interval(interval: Any) -> None:
+    """Raise ConfigError if the probability of an interval is not a number between 0 and 1."""
+    number = isinstance(interval, Real) and not isinstance(interval, bool)
+    if not (number and 0.0 < interval < 1.0):
+        raise ConfigError(
+            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalOption:
+    """Option of everything that shows or returns intervals.
+
+    Parameters
+    ----------
+    interval
+        Probability of the intervals, between 0 and 1, with equal tails: 0.9 leaves 5 % of the draws
+        out on each side.
+    """
+
+    interval: float = setting(
+        INTERVAL,
+        "Probability of the intervals.",
+        exclusiveMinimum=0,
+        exclusiveMaximum=1,
+        key="predict report",
+        recorded=False,
     )
 
 

@@ -85,8 +85,10 @@ def table(name: str, text: str, settings: type, **own: tuple[Any, Any]) -> type:
     """
     hints, keys = get_type_hints(settings), {}
     for each in stated_fields(settings):
-        place, _, written = each.metadata.get("key", "").partition(".")
-        if place == name:
+        for stated_key in each.metadata.get("key", "").split():
+            place, _, written = stated_key.partition(".")
+            if place != name:
+                continue
             default = MISSING if each.default is MISSING else None
             stated = field(default=default, metadata={**each.metadata, "parameter": each.name})
             keys[written or each.name] = (_toml_type(each, plain_type(hints[each.name])), stated)

@@ -83,16 +83,10 @@ def ratios(
     bases, of interactions, and of terms that share a table column; and the ``references`` of the
     others.
     """
-    exponentials = [block for block in blocks if block.exponential]
-    if not exponentials:
+    kind = next((block.exponential for block in blocks if block.exponential), None)
+    if kind is None:
         return None
-    effects = {label for block in blocks if block.rule == FACTOR for label in block.labels}
-    pairs = [
-        (name if len(exponentials) == 1 else label, label, name)
-        for block in exponentials
-        for name, label in zip(features, block.labels, strict=True)
-        if name != INTERCEPT and label not in effects
-    ]
+    pairs = exponentials(blocks, features)
     if together is None:
         together = [name for name in features if formula and _only_together(name)]
     fixed = set(together)
@@ -100,7 +94,7 @@ def ratios(
     with np.errstate(over="ignore"):
         values = np.exp(theta[:, :, [place[label] for _, label, _ in pairs]])
     return {
-        "kind": exponentials[0].exponential,
+        "kind": kind,
         "parameters": summarize_draws(values, [shown for shown, _, _ in pairs], sign),
         "only_together": [shown for shown, _, name in pairs if name in fixed],
         "references": {
@@ -109,6 +103,23 @@ def ratios(
             if name in (references or {})
         },
     }
+
+
+def exponentials(
+    blocks: Sequence[ScaleBlock], features: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """Return the coefficients whose exponentials mean something: name, label and column of each.
+
+    The name is the column, or the label where several linear predictors have such coefficients.
+    """
+    known = [block for block in blocks if block.exponential]
+    effects = {label for block in blocks if block.rule == FACTOR for label in block.labels}
+    return [
+        (name if len(known) == 1 else label, label, name)
+        for block in known
+        for name, label in zip(features, block.labels, strict=True)
+        if name != INTERCEPT and label not in effects
+    ]
 
 
 def _only_together(column: str) -> bool:

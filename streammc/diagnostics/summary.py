@@ -43,8 +43,10 @@ from streammc.diagnostics.convergence import (
     split,
 )
 from streammc.diagnostics.quantiles import quantiles
+from streammc.diagnostics.text import interval_ends, interval_names
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
+from streammc.settings import INTERVAL, check_interval
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -131,7 +133,9 @@ def least_ess(chains: int) -> int:
 
 
 @documented()
-def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics]:
+def summarize(
+    tree: xr.DataTree, *, plain: bool = False, interval: float = INTERVAL
+) -> dict[str, Statistics]:
     """Return the statistics of every parameter of a run, by ArviZ label.
 
     Draws of a signed run are weighted by the signs of their likelihood estimates.
@@ -142,6 +146,9 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
         A tree with a group ``posterior`` of dimensions (chain, draw, ...).
     plain
         ``True`` ignores the signs; refused if a sign is negative.
+    interval
+        Probability of an interval whose ends are added, unless they are there: 0.95 adds ``q2.5``
+        and ``q97.5``.
 
     Returns
     -------
@@ -155,7 +162,10 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
     ------
     StreammcError
         If ``plain`` is true and a sign is negative.
+    ConfigError
+        If ``interval`` is not a number between 0 and 1.
     """
+    check_interval(interval)
     theta, labels = draws_and_labels(tree)
     sign = signs(tree)
     if plain and sign is not None:  # one is negative
@@ -163,7 +173,11 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
             f"expected draws without a sign, found {np.mean(sign < 0.0):.2%} of them negative: a "
             "plain summary would be wrong; use the weighted one (streammc diagnose, or plain=False)"
         )
-    return summarize_draws(theta, labels, sign)
+    found = summarize_draws(theta, labels, sign)
+    if interval == INTERVAL:
+        return found
+    ends = interval_statistics(theta, labels, interval, sign)
+    return {label: {**entry, **ends[label]} for label, entry in found.items()}
 
 
 def signs(tree: xr.DataTree) -> NDArray[np.float64] | None:
@@ -235,6 +249,27 @@ def summarize_draws(
         for label, values in zip(here, each, strict=True):
             by_label[label] = {name: _number(values.get(name)) for name in _NAMES}
     return by_label
+
+
+def interval_statistics(
+    theta: NDArray[np.float64],
+    labels: Sequence[str],
+    interval: float,
+    sign: NDArray[np.float64] | None = None,
+) -> dict[str, Statistics]:
+    """Return the ends of the intervals of draws (chain, draw, d) by label, as ``q2.5``.
+
+    ``sign`` (chain, draw) are weights. ``None`` for draws that are not finite.
+    """
+    weights = None if sign is None else sign.ravel()
+    flat = np.moveaxis(theta, -1, 0).reshape(len(labels), theta[..., :1].size)
+    names, levels = interval_names(interval), interval_ends(interval)
+    found: dict[str, Statistics] = {}
+    for label, draws in zip(labels, flat, strict=True):
+        known = draws.size > 0 and np.isfinite(draws).all()
+        ends = quantiles(draws, levels, weights) if known else (None, None)
+        found[label] = {name: _number(end) for name, end in zip(names, ends, strict=True)}
+    return found
 
 
 def _statistics(draws: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

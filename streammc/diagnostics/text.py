@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -16,6 +17,59 @@ def reference_texts(
     """Return the reference levels of those labels that have some, as ``origin[ATL]``."""
     known = references or {}
     return {label: ", ".join(known[label]) for label in labels if label in known}
+
+
+_FACTOR: Final = re.compile(r"C\(\s*([^,()]+?)\s*[,)]")
+
+
+def compared_text(label: str, references: Sequence[str]) -> str:
+    """Return what the coefficient of a column compares; a column of numbers is one more unit.
+
+    ``references`` are the reference levels that it is compared with.
+
+    Examples
+    --------
+    >>> compared_text("C(origin)[T.ORD]", ["C(origin)[ATL]"]), compared_text("distance", [])
+    ('origin: ORD against ATL', 'distance +1')
+    """
+    if not references:
+        return f"{label} +1"
+    reference = references[0]
+    brackets = [k for k, sign in enumerate(reference) if sign == "["]
+    ends = [k for k in brackets if label.startswith(reference[: k + 1])]
+    if len(references) > 1 or not ends:
+        return f"{label} against {', '.join(references)}"
+    term = reference[: ends[-1]]
+    level, other = (each[len(term) + 1 : -1] for each in (label, reference))
+    factor = _FACTOR.match(term)
+    return f"{factor[1] if factor else term}: {level.removeprefix('T.')} against {other}"
+
+
+def interval_ends(interval: float) -> tuple[float, float]:
+    """Return the probabilities of the ends of an interval with equal tails."""
+    return (1.0 - interval) / 2.0, (1.0 + interval) / 2.0
+
+
+def interval_names(interval: float) -> tuple[str, str]:
+    """Return the names of the ends of an interval.
+
+    Examples
+    --------
+    >>> interval_names(0.9), interval_names(0.95)
+    (('q5', 'q95'), ('q2.5', 'q97.5'))
+    """
+    low, high = (f"q{100.0 * end:.6g}" for end in interval_ends(interval))
+    return low, high
+
+
+def interval_heading(interval: float) -> str:
+    """Return the heading of a column of intervals, such as ``90 % interval``."""
+    return f"{100.0 * interval:.6g} % interval"
+
+
+def between(low: str, high: str) -> str:
+    """Return an interval as text, from the texts of its ends."""
+    return "-" if "-" in (low, high) else f"{low} to {high}"
 
 
 def percent(share: float) -> str:

@@ -33,11 +33,12 @@ from streammc.models.mixed.group_effects import BETWEEN, MEAN, QUANTILES, VARIAN
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors
 from streammc.prediction.predict import opened_run, predict, result_path, write_ids
-from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
+from streammc.prediction.prediction_request import PredictionRequest
 from streammc.prediction.predictors import DRAWS_PER_DIMENSION, Draws, load_draws, matched
 from streammc.prediction.row_effects import require_store_of_run, require_temperature_one
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs.record import registered_model
+from streammc.settings import INTERVAL
 from streammc.trace.disk import reporting
 from streammc.trace.row_arrays import GROUPS, Column, RowArrays
 from streammc.trace.row_tables import require_zarr

@@ -17,7 +17,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
-from streammc.prediction.prediction_request import BINS, INTEGRATE, INTERVAL, PredictionRequest
+from streammc.prediction.prediction_request import BINS, INTEGRATE, PredictionRequest
 from streammc.prediction.predictive import GroupedPredictTask, NormalRules, PredictTask, Totals
 from streammc.prediction.predictors import load_draws
 from streammc.prediction.roc import calibration, curves, groups, is_binary, thresholds
@@ -31,6 +31,7 @@ from streammc.prediction.row_effects import (
 from streammc.protocols import Dataset, Matrix, Model
 from streammc.runs import record
 from streammc.runs.record import registered_model
+from streammc.settings import INTERVAL
 from streammc.trace.addresses import given_path
 from streammc.trace.row_arrays import Column, RowArrays
 from streammc.trace.row_tables import ZARR, output_format, require_zarr

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
+from streammc.diagnostics.text import interval_ends, interval_names
 from streammc.errors import ConfigError
 from streammc.protocols import Dataset
+from streammc.settings import INTERVAL as INTERVAL
+from streammc.settings import check_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 
 DRAWS: Final = 200
 """Default number of draws, unless there are effects of groups."""
-INTERVAL: Final = 0.9
 BINS: Final = 100
 GROUP_DRAWS: Final = 100
 """Default number of draws for what is integrated over the effects of groups."""
@@ -50,12 +52,7 @@ class PredictionRequest:
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.interval, Real) and not isinstance(self.interval, bool)
-        if not (number and 0.0 < self.interval < 1.0):
-            raise ConfigError(
-                f"expected an interval between 0 and 1, found {self.interval!r}: give a number "
-                "such as 0.9"
-            )
+        check_interval(self.interval)
         for name, value, lowest in (
             ("draws", self.draws, 2), ("bins", self.bins, 1), ("seed", self.seed, 0)
         ):  # fmt: skip
@@ -78,9 +75,9 @@ class PredictionRequest:
     @property
     def ends(self) -> tuple[float, float]:
         """Probabilities of the ends of the band."""
-        return (1.0 - self.interval) / 2.0, (1.0 + self.interval) / 2.0
+        return interval_ends(self.interval)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the ends of the band, such as ``q5``."""
-        return tuple(f"q{100.0 * end:.6g}" for end in self.ends)
+        return interval_names(self.interval)

@@ -381,6 +381,34 @@ def finish_report(
     ``not_audited`` is the reason why a run that needs an audit gets none.
     """
     dataset, model, sampler = request.dataset, request.model, setup.sampler
+    # From the arrays: opening the run as a tree takes longer than all of this for a small table.
+    theta, names = run.draws_matrix(), list(run.labels)
+    sign = negative_signs(run.statistics("sign").get("sign"))
+    parameters = summarize_draws(theta, names, sign)
+    blocks = blocks_of_run(run, dataset.feature_names)
+    references = run.attributes.get(REFERENCES)
+    original, labels = transform(theta, names, dict(dataset.attributes), blocks)
+    more, more_names = derived(theta, names, run.identity["model"])
+    statistics: dict[str, Any] = {
+        "parameters": parameters,
+        "parameters_original": (
+            parameters if original is theta else summarize_draws(original, labels, sign)
+        ),
+        "derived": summarize_draws(more, more_names, sign) or None,
+        "ratios": ratios(
+            original,
+            labels,
+            blocks,
+            dataset.feature_names,
+            sign,
+            formula=bool(dataset.attributes.get("formula")),
+            together=dataset.only_together(),
+            references=references,
+        ),
+        "references": label_references(references, blocks, dataset.feature_names) or None,
+    }
+    if request.on_draws is not None:
+        request.on_draws(statistics)
     verdict = None
     if audit:
         verdict = run_audit(
@@ -391,19 +419,11 @@ def finish_report(
             scheduler=request.scheduler,
             progress=request.blocks_of("audit"),
         )
-    # From the arrays: opening the run as a tree takes longer than all of this for a small table.
-    theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.statistics("sign").get("sign"))
-    parameters = summarize_draws(theta, names, sign)
-    blocks = blocks_of_run(run, dataset.feature_names)
-    references = run.attributes.get(REFERENCES)
-    original, labels = transform(theta, names, dict(dataset.attributes), blocks)
     earlier = run.state.layout.table is None
     if earlier and dataset.attributes.get("standardization") is not None:
         # Of a run that an earlier version began, whose group posterior is on the store's scale.
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
-    more, more_names = derived(theta, names, run.identity["model"])
     if more_names:
         run.add_group("posterior_derived", as_variables(more, more_names, ()))
     tempering = _levels(run, team)
@@ -412,22 +432,7 @@ def finish_report(
     spent = run_cost(run, setup.cv)
     sampling = _sampling(run, request, setup, team, spent["evaluations"])
     summary = RunSummary(
-        parameters=parameters,
-        parameters_original=(
-            parameters if original is theta else summarize_draws(original, labels, sign)
-        ),
-        derived=summarize_draws(more, more_names, sign) or None,
-        ratios=ratios(
-            original,
-            labels,
-            blocks,
-            dataset.feature_names,
-            sign,
-            formula=bool(dataset.attributes.get("formula")),
-            together=dataset.only_together(),
-            references=references,
-        ),
-        references=label_references(references, blocks, dataset.feature_names) or None,
+        **statistics,
         priors=describe_priors(model, setup.cv.labels),
         audit=verdict,
         not_audited=not_audited,

@@ -12,6 +12,7 @@ from streammc import registry
 from streammc.cli.output import Output
 from streammc.cli.report import cost_text, parameter_table, ratio_text, show_run
 from streammc.diagnostics.stopping import check_limits
+from streammc.diagnostics.text import compared_text
 from streammc.trace.run_directory import RunDirectory
 
 TARGETS = sorted({str(registry.sampler(name)().target) for name in registry.SAMPLERS})
@@ -27,7 +28,8 @@ def parameters(r_hat: float | None = 1.004, ess: float | None = 500.0) -> dict[s
 def test_ratio_near_1_keeps_its_digits() -> None:
     entry = {"median": 1.0000123, "q5": 0.9999981, "q95": 1.25}
     text = ratio_text({"kind": "odds ratio", "parameters": {"beta[a]": entry}})
-    assert ["beta[a]", "1.000012", "0.9999981", "1.25"] == text.splitlines()[1].split()
+    assert "beta[a] +1  1.000012  0.9999981 to 1.25" == text.splitlines()[1]
+    assert "odds ratio    median      90 % interval" == text.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
     wide, narrow = parameter_table(given), parameter_table(given, 80)
     assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines()))
     header = narrow.splitlines()[0].split()
-    assert {"mean", "ess_bulk", "r_hat", "q5", "q95"} < set(header)
+    assert {"mean", "ess_bulk", "r_hat", "90", "interval"} < set(header)
     assert "mcse_mean" not in header
 
 
@@ -167,11 +169,12 @@ def test_reference_levels_stand_beside_every_coefficient_of_a_level(compared: Pa
     assert REFERENCES == found["ratios"]["references"]
     shown = streammc("diagnose", compared / "run").out.splitlines()
     for name, (level,) in REFERENCES.items():
-        rows = [
-            line for line in shown if line.startswith((f"beta[{name}]", name)) and level in line
-        ]
-        alone = name not in found["ratios"]["only_together"]
-        assert 2 + alone == len(rows), rows
+        rows = [line for line in shown if line.startswith(f"beta[{name}]") and level in line]
+        assert 2 == len(rows), rows
+    sides = [line.split("  ")[0] for line in shown if " against " in line][2:]
+    assert ["kind: v against u"] == sides
+    east = compared_text(f"{REGION}[T.east]", [NORTH])
+    assert ("region: east against north", "x +1") == (east, compared_text("x", ()))
     assert not [line for line in shown if "[T." not in line and f" {NORTH} " in line]
     assert REFERENCES == RunDirectory.open(compared / "run").attributes["references"]
 
@@ -189,6 +192,26 @@ def test_reference_levels_are_in_info_and_in_the_report(compared: Path) -> None:
     assert 3 == page.text.count("against")
     assert f"kind[T.v] {NORTH}" not in page.text
     assert "kind[T.v]] kind[u]" in " ".join(page.text.split())
+
+
+def test_another_interval_is_named_and_computed_from_the_draws(compared: Path) -> None:
+    plain = streammc("diagnose", compared / "run", "--json").json
+    found = streammc("diagnose", compared / "run", "--json", "--interval", "0.8").json
+    assert 0.8 == found["interval"]
+    theta = RunDirectory.open(compared / "run").draws_matrix()
+    ends = np.quantile(theta[..., 1], [0.1, 0.9])
+    (_, entry), *_ = list(found["parameters"].items())[1:]
+    np.testing.assert_allclose([entry["q10"], entry["q90"]], ends, rtol=1e-12)
+    for part in ("parameters", "parameters_original"):
+        for label, entry in plain[part].items():
+            assert entry == {name: found[part][label][name] for name in entry}
+    kind = found["ratios"]["parameters"]["kind[T.v]"]
+    coefficient = found["parameters_original"]["beta[kind[T.v]]"]
+    assert kind["q10"] == pytest.approx(np.exp(coefficient["q10"]), rel=1e-2)
+    text = streammc("diagnose", compared / "run", "--interval", "0.8").out
+    assert (3, 0) == (text.count("80 % interval"), text.count("90 % interval"))
+    refused = streammc("diagnose", compared / "run", "--interval", "95")
+    assert (2, True) == (refused.code, "expected a number between 0 and 1" in refused.err)
 
 
 def test_a_run_without_factors_has_no_column_of_references() -> None:

@@ -373,8 +373,32 @@ def test_audit_of_hmc_does_nothing(store: Path) -> None:
 
 def test_the_text_shows_posterior_cost_and_place(run: Path) -> None:
     text = streammc(*MADE, "--draws", "60").out
-    for word in ("beta[x1]", "mean", "r_hat", "hmc-ecs", "seconds: draws", str(run)):
+    for word in ("beta[x1]", "mean", "90 % interval", "odds ratio", "verdict", "hmc", str(run)):
         assert word in text
+    assert len(text.splitlines()) <= 25
+    full = streammc(*MADE, "--draws", "60", "--verbose").out
+    assert full == streammc("diagnose", run).out
+    for word in ("scaled with the data", "seconds: draws", "inefficiency factor"):
+        assert (word in text, word in full) == (False, True)
+
+
+def test_coefficients_are_printed_before_the_audit(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streammc.runs import run_summary
+
+    class Stopped(Exception):
+        pass
+
+    def audit(*_: object, **__: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(run_summary, "run_audit", audit)
+    words = (*SAMPLE, "--sampler", "hmc-ecs", "--audit", "--draws", "20", "--warmup", "20")
+    for flags, printed in (((), True), (("--json", "--overwrite"), False)):
+        stopped = streammc(*words, *flags)
+        assert 70 == stopped.code
+        assert printed == ("beta[x1]" in stopped.out)
 
 
 def test_scores_and_recalibration_by_option_and_their_passes(store: Path) -> None:

@@ -251,6 +251,8 @@ class RunRequest(RunArguments):
     _: KW_ONLY
     interrupted: Callable[[], bool] = never
     """Polled several times a second; true ends the run after the last commit."""
+    on_draws: Callable[[Mapping[str, Any]], None] | None = None
+    """Called once all draws are there, before the audit, with the statistics of the summary."""
     batch_iterations: int = 4096
     """Largest number of iterations of a compiled call. No bit of the draws depends on it."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
