@@ -30,8 +30,28 @@ class AverageSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
         (), "Average within the values of this column; repeatable.", kind="text", multiple=True,
         metavar="COLUMN", environment=False,
     )  # fmt: skip
-    weights: bool = setting(True, "Whether a row counts as its weight, trials included.")
-    average_draws: int = setting(4000, "Number of draws, thinned from all chains.", minimum=2)
+    by_row: bool = setting(False, "An answer for each row of a small TABLE.", environment=False)
+    at: str | None = setting(
+        None, "mean: one row of means and most frequent levels in place of all rows, or of each "
+        "group of --by.", choices=["mean"], environment=False,
+    )  # fmt: skip
+    groups: str = setting(
+        "new", "Of a mixed model: new groups, or the known groups of the rows.",
+        choices=["new", "known"], environment=False,
+    )  # fmt: skip
+    weights: str | None = setting(
+        None, "A row counts as its value of this column.", kind="text", metavar="COLUMN",
+        environment=False, show_default="its weight, trials included",
+    )  # fmt: skip
+    no_weights: bool = setting(False, "Count every row once.")
+    hypothesis: tuple[str, ...] = setting(
+        (), "Equation of the rows of the result, such as 'b1 - b2 = 0'; repeatable.",
+        kind="text", multiple=True, metavar="TEXT", environment=False,
+    )  # fmt: skip
+    average_draws: int | None = setting(
+        None, "Number of draws, thinned from all chains.", minimum=2,
+        show_default="4000, or 100 for known groups",
+    )  # fmt: skip
     output: str | None = setting(
         None, "FILE.csv or .parquet to make.", kind="path", short=["-o"], environment=False
     )
@@ -129,6 +149,9 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
         output = _writable(settings.output, settings.overwrite)
         require_folder(settings.output)
         require_apart(settings.output, [settings.run, settings.table or settings.run])
+    weighted = not settings.no_weights
+    if settings.weights and not weighted:
+        raise ConfigError("expected --weights or --no-weights, found both: leave one out")
     opened = RunDirectory.open(settings.run)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), settings.allow_code)
     rows: Any = settings.table
@@ -145,8 +168,10 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
     ):
         warnings.simplefilter("always", UserWarning)
         found = getattr(averages, kind)(
-            settings.run, rows, model=model, by=settings.by, weights=settings.weights,
-            interval=settings.interval, draws=settings.average_draws,
+            settings.run, rows, model=model, by=settings.by, by_row=settings.by_row,
+            at=settings.at, groups=settings.groups, weights=settings.weights or weighted,
+            hypothesis=settings.hypothesis, interval=settings.interval,
+            draws=settings.average_draws,
             scheduler=parse_scheduler(settings.scheduler), progress=progress.of(kind), **asked,
         )  # fmt: skip
     lines = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
@@ -194,10 +219,8 @@ def _write(path: Path, found: Any) -> None:
 def _human(found: Any, interval: float) -> str:
     """Return the answers as a table of text."""
     names = [name for name in found.column_names if name != "error"]
-    words = {"conf_low": "low", "conf_high": "high", "std_error": "sd"}
     rows = [
         [number(value) if isinstance(value, float) else str(value) for value in row]
         for row in zip(*(found[name].to_pylist() for name in names), strict=True)
     ]
-    header = [words.get(name, name) for name in names]
-    return f"{table(header, rows)}\n\nintervals of {interval:g} from draws of the posterior"
+    return f"{table(names, rows)}\n\nintervals of {interval:g} from draws of the posterior"

@@ -46,23 +46,46 @@ from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.predict import model_of, opened_run, require_predictable
-from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
-from streammc.prediction.predictive import NormalRules
+from streammc.prediction.prediction_request import GROUP_DRAWS, INTERVAL, PredictionRequest
+from streammc.prediction.predictive import GroupedPredictTask, NormalRules
 from streammc.prediction.predictors import (
+    Draws,
     check,
     load_draws,
+    on_table,
     require_rows,
     responses,
     standardization,
 )
-from streammc.prediction.row_effects import effect_covariance, variance_of_part
+from streammc.prediction.row_effects import (
+    UNKNOWN,
+    effect_covariance,
+    label_text,
+    needs_rows_of_run,
+    row_effects,
+    variance_of_part,
+)
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs import record
 from streammc.settings import PassOptions, called_with
 from streammc.stores.data_set import RowTable
-from streammc.stores.formula.expressions import Codes, Values
+from streammc.stores.format.layout import ROW_GROUP
+from streammc.stores.formula.expressions import Codes, Values, numbers
 from streammc.stores.formula.fitted import Design, is_factor, read_design, refused
-from streammc.stores.formula.parser import Column, argument_of, columns_of, label
+from streammc.stores.formula.parser import (
+    ELEMENTWISE,
+    Call,
+    Column,
+    Node,
+    Number,
+    Operation,
+    argument_of,
+    columns_of,
+    label,
+    parse_expression,
+    tokenize,
+    walk,
+)
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import rows_of
@@ -89,6 +112,11 @@ _STEP: Final = 1e-3
 _DERIVATIVE: Final = 1e-3
 """Step of the difference quotient of a slope, in standard deviations of its column."""
 DRAWS: Final = 4000
+NEW: Final = "new"
+KNOWN: Final = "known"
+GROUPS: Final = (NEW, KNOWN)
+MEAN: Final = "mean"
+ROW_ID: Final = "row_id"
 _ENTRIES: Final = 2**18
 """Rows times derivatives of all scenarios that are in memory together."""
 _LEAST_ROWS: Final = 2**12
@@ -117,8 +145,9 @@ class Columns:
         self.features = list(attributes["features"])
         self._intercept = int(self.features[:1] == [INTERCEPT])
         self._mean, self._scale = standardization(attributes, len(self.features))
-        self._standardised = attributes.get("standardization") is not None
-        self._digits = 7 if attributes.get("dtype") == "float32" else 15
+        self.standardised = attributes.get("standardization") is not None
+        self._digits = 6 if attributes.get("dtype") == "float32" else 14
+        """Exact digits of a value that comes back, of the larger of it, mean and scale."""
         document = attributes.get("formula")
         self.design: Design | None = (
             None if document is None else read_design(document, "the store")
@@ -199,7 +228,7 @@ class Columns:
 
         ConfigError if the columns were not standardised.
         """
-        if not self._standardised:
+        if not self.standardised:
             raise ConfigError(
                 f"expected standardised columns to know the standard deviation of {name!r}, found "
                 "others: give a step, or make the data set with standardize"
@@ -237,7 +266,30 @@ class Columns:
         """Return a value of a column as the table has it: a level, or a number."""
         if name in self.levels:
             return self.levels[name][0][int(value)]
-        return float(f"{value:.{self._digits}g}")
+        size = abs(value) or 1.0
+        if self.standardised:
+            j, multiple = self.numbers[name]
+            size = max(size, abs(self._mean[j] / multiple), abs(self._scale[j] / multiple))
+        return round(float(value), self._digits - 1 - math.floor(math.log10(size)))
+
+    def row(self, values: Mapping[str, float], offset: float) -> tuple[Matrix, Vector]:
+        """Return the row (1, q) of these values of all columns, and its offset (1,).
+
+        ``offset`` is that of a column of offsets; those of the formula are computed.
+        """
+        given = {name: np.array([value]) for name, value in values.items()}
+        q = len(self.features)
+        if self.design is None:
+            raw = np.stack([given[name] for name in self.numbers])
+        else:
+            read = self._as_read(given)
+            raw = self.design.some(range(q - self._intercept), read)
+            if self.design.terms.offsets:
+                offset = float(self.design.offset(read, refused).item())
+        X = np.ones((1, q))
+        columns = slice(self._intercept, q)
+        X[:, columns] = (raw.T - self._mean[columns]) / self._scale[columns]
+        return X, np.array([offset])
 
     def replaced(
         self, X: Matrix, changes: Mapping[str, Change]
@@ -360,12 +412,14 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
     columns: Columns
     scenarios: Sequence[Scenario]
     by: Sequence[str]
+    by_row: bool
     centre: Vector
     """(D,) the unconstrained parameters around which responses are expanded."""
     run_scale: tuple[Vector, Vector]
     """Mean and scale (q,) of the columns in the coordinates of the run."""
     table_scale: tuple[Vector, Vector]
-    weighted: bool
+    weights: bool | str
+    """Whether rows count as their weight, or the column of the design that has it."""
     sampled: int
     seed: int
 
@@ -373,11 +427,8 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         """Return the sums of contiguous rows by the values of ``by``."""
         X = np.asarray(expanded_rows(block.X))
         m = len(X)
-        order, starts, labels = _sorted_by(self._groups(X))
-        self._require_few(len(starts))
-        weight = np.ones(m)
-        if self.weighted:
-            weight = np.asarray(block.weight[order], np.float64)
+        order, starts, labels = self.grouped(X, block.start)
+        weight = self.weight(X, block)[order]
         moments = self._moments(X, block.offset, weight, order, np.array([*starts[1:], m]))
         keys = rng.stream(self.seed, 0, rng.Role.PLAN, block.start).random(m)[order]
         found: dict[tuple[float, ...], Sums] = {}
@@ -459,11 +510,15 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
 
     def scenario(self, X: Matrix, offset: Vector, scenario: Scenario) -> tuple[Matrix, Vector]:
         """Return rows ``X`` (k, q) and offsets of a scenario, in the coordinates of the run."""
-        X = np.asarray(X, np.float64)
-        places, values, moved = self.columns.replaced(X, scenario.changes)
-        changed = X.copy()
+        changed, offset = self.changed(X, offset, scenario)
+        return self.in_run(changed), offset
+
+    def changed(self, X: Matrix, offset: Vector, scenario: Scenario) -> tuple[Matrix, Vector]:
+        """Return rows ``X`` (k, q) and offsets of a scenario, as the table has them."""
+        changed = np.array(X, np.float64)
+        places, values, moved = self.columns.replaced(changed, scenario.changes)
         changed[:, places] = values
-        return self.in_run(changed), offset + moved
+        return changed, offset + moved
 
     def _require_few(self, groups: int) -> None:
         """Raise DataError if there are too many groups of rows for their sums."""
@@ -471,7 +526,8 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         most = min(MOST_GROUPS, max(MOST_BYTES // sizes, 1))
         if groups > most:
             raise DataError(
-                f"expected at most {most} groups of rows, found more by {', '.join(self.by)}: "
+                f"expected at most {most} groups of rows, found more by "
+                f"{'row' if self.by_row else ', '.join(self.by)}: "
                 "choose columns of fewer values, or ask for fewer variables at once"
             )
 
@@ -491,10 +547,32 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         moved: Matrix = (X * other_scale + (other_mean - mean)) / scale
         return moved
 
-    def _groups(self, X: Matrix) -> Matrix:
-        """Return the values of ``by`` (m, k) of rows."""
-        values = self.columns.values(X, self.by)
-        return np.stack([values[name] for name in self.by], axis=1) if self.by else X[:, :0]
+    def grouped(self, X: Matrix, first: int) -> tuple[Index, list[int], list[tuple[float, ...]]]:
+        """Return an order of rows from row ``first`` on; see :func:`_sorted_by`."""
+        if self.by_row:
+            groups = np.arange(first, first + len(X), dtype=np.float64)[:, None]
+        else:
+            values = self.columns.values(X, self.by)
+            groups = np.stack([values[name] for name in self.by], axis=1) if self.by else X[:, :0]
+        found = _sorted_by(groups)
+        self._require_few(len(found[1]))
+        return found
+
+    def weight(self, X: Matrix, block: RowBlock) -> Vector:
+        """Return what each row (m,) counts as."""
+        if self.weights is False:
+            return np.ones(len(X))
+        if self.weights is True:
+            return np.asarray(block.weight, np.float64)
+        values = self.columns.values(X, [self.weights])[self.weights]
+        # A column that was standardised comes back with a rounding error.
+        values = np.where(np.abs(values) < 1e-6 * np.abs(values).max(initial=0.0), 0.0, values)
+        if not (values >= 0.0).all():
+            raise DataError(
+                f"expected weights of at least 0, found {values.min():g} in {self.weights!r}: "
+                "choose another column"
+            )
+        return values
 
 
 def _smallest(keys: Vector, count: int) -> Index:
@@ -697,16 +775,22 @@ def _of_group(
     whole = [taylor + part for taylor, part in zip(averages, rest, strict=True)]
     made = []
     for contrast, squares in zip(contrasts, errors, strict=True):
-        a, b = contrast.pair
-        draws = contrast.compare.value(whole[a], whole[b])
-        if not np.isfinite([*draws, *squares]).all():
-            raise DataError(
-                f"expected finite answers, found others for {contrast.term or 'the mean response'}:"
-                f" {contrast.compare.needs}"
-            )
+        draws = _contrasted(contrast, whole, squares)
         sd = float(draws.std())
         made.append((draws, math.sqrt(float(squares.mean())) / sd if sd > 0.0 else 0.0))
     return made
+
+
+def _contrasted(contrast: Contrast, averages: Sequence[Vector], errors: Vector) -> Vector:
+    """Return the draws (S,) of a contrast; DataError if they or their ``errors`` are not finite."""
+    a, b = contrast.pair
+    draws = contrast.compare.value(averages[a], averages[b])
+    if not np.isfinite([*draws, *errors]).all():
+        raise DataError(
+            f"expected finite answers, found others for {contrast.term or 'the mean response'}:"
+            f" {contrast.compare.needs}"
+        )
+    return draws
 
 
 def _taylor(moments: Vector, delta: Matrix) -> Vector:
@@ -872,36 +956,327 @@ def slopes_of(
     return scenarios, contrasts
 
 
+class RowMeans(NamedTuple):
+    """Weighted sums over the rows of a group, of which a row of means and modes is made."""
+
+    weight: float
+    numbers: dict[str, float]
+    offset: float
+    counts: dict[str, Vector]
+    """(levels,) by column of levels."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeansTask(PassTask[dict[tuple[float, ...], RowMeans]]):
+    """The means and counts of the columns of a table, by group."""
+
+    task: AverageTask
+
+    def map(self, block: RowBlock) -> dict[tuple[float, ...], RowMeans]:
+        """Return the sums of contiguous rows."""
+        columns, X = self.task.columns, np.asarray(expanded_rows(block.X), np.float64)
+        values = columns.values(X, columns.names)
+        weight = self.task.weight(X, block)
+        order, starts, labels = self.task.grouped(X, block.start)
+        found = {}
+        for group, rows in zip(labels, np.split(order, starts[1:]), strict=True):
+            w, counts, sums = weight[rows], dict[str, Vector](), dict[str, float]()
+            for name, value in values.items():
+                if name in columns.levels:
+                    size = len(columns.levels[name][0])
+                    level = value[rows].astype(np.int64)
+                    counts[name] = np.bincount(level, w, size).astype(np.float64)
+                else:
+                    sums[name] = float(w @ value[rows])
+            offset = float(w @ block.offset[rows])
+            found[group] = RowMeans(float(w.sum()), sums, offset, counts)
+        return found
+
+    def combine(
+        self, left: dict[tuple[float, ...], RowMeans], right: dict[tuple[float, ...], RowMeans]
+    ) -> dict[tuple[float, ...], RowMeans]:
+        """Add the sums of two neighbouring parts of the rows."""
+        both = dict(left)
+        for group, own in right.items():
+            before = both.get(group)
+            both[group] = own if before is None else RowMeans(
+                before.weight + own.weight,
+                {name: value + own.numbers[name] for name, value in before.numbers.items()},
+                before.offset + own.offset,
+                {name: count + own.counts[name] for name, count in before.counts.items()},
+            )  # fmt: skip
+        return both
+
+
+def _sums_at_means(
+    task: AverageTask, means: Mapping[tuple[float, ...], RowMeans]
+) -> dict[tuple[float, ...], Sums]:
+    """Return the sums of the row of means and modes of each group."""
+    columns, found = task.columns, dict[tuple[float, ...], Sums]()
+    task = replace(task, by=(), weights=False)
+    for group, own in means.items():
+        if own.weight > 0.0:
+            values = {name: total / own.weight for name, total in own.numbers.items()}
+            values |= {
+                name: float(value > 0.5)
+                for name, value in values.items()
+                if columns.is_boolean(name)
+            }
+            values |= {name: float(count.argmax()) for name, count in own.counts.items()}
+            X, offset = columns.row(values, own.offset / own.weight)
+            block = RowBlock(0, 0, X, np.zeros(1), offset, np.ones(1))
+            (found[group],) = task.map(block).values()
+    return found
+
+
+class KnownSums(NamedTuple):
+    """Sums over the rows of a group of rows, at every draw."""
+
+    weight: float
+    totals: Matrix
+    """(scenarios, S) weighted mean responses."""
+    X: Matrix
+    """(1, q) the first row."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTask(PassTask[dict[tuple[float, ...], KnownSums]]):
+    """The mean responses of all rows at every draw, with the effects of their known groups."""
+
+    task: AverageTask
+    predicted: GroupedPredictTask
+
+    def map(self, block: RowBlock) -> dict[tuple[float, ...], KnownSums]:
+        """Return the sums of contiguous rows by the values of ``by``."""
+        task, effects = self.task, self.predicted.effects
+        X = np.asarray(expanded_rows(block.X), np.float64)
+        groups = effects.groups_of(block.start, block.start + len(X))
+        if (groups == UNKNOWN).any():
+            row = int(np.flatnonzero(groups == UNKNOWN)[0])
+            labels = effects.table.row_groups(block.start + row, block.start + row + 1)
+            raise DataError(
+                "expected rows of groups that the run has seen, found "
+                f"{'no label' if labels is None else repr(label_text(labels[0]))} in row "
+                f"{block.start + row + 1}: leave such rows out, or ask for new groups"
+            )
+        weight = task.weight(X, block)
+        order, starts, keys = task.grouped(X, block.start)
+        parts = np.split(order, starts[1:])
+        totals = np.zeros((len(parts), len(task.scenarios), self.predicted.coefficients.draws))
+        step = self.predicted.tile_rows()
+        for s, scenario in enumerate(task.scenarios):
+            changed, offset = task.changed(X, block.offset, scenario)
+            for g, rows in enumerate(parts):
+                for low in range(0, len(rows), step):
+                    at = rows[low : low + step]
+                    eta = self.predicted.coefficients.predictors(changed[at], offset[at])
+                    means, _ = self.predicted.means(eta, changed[at], groups[at])
+                    totals[g, s] += weight[at] @ means
+        return {
+            key: KnownSums(float(weight[rows].sum()), totals[g], X[rows[:1]])
+            for g, (key, rows) in enumerate(zip(keys, parts, strict=True))
+        }
+
+    def combine(
+        self, left: dict[tuple[float, ...], KnownSums], right: dict[tuple[float, ...], KnownSums]
+    ) -> dict[tuple[float, ...], KnownSums]:
+        """Add the sums of two neighbouring parts of the rows."""
+        both = dict(left)
+        for key, own in right.items():
+            if key in both:
+                before = both[key]
+                own = KnownSums(before.weight + own.weight, before.totals + own.totals, before.X)
+            both[key] = own
+        return both
+
+
+def _known_task(
+    call: AverageCall,
+    run: RunDirectory,
+    model: Model,
+    table: Any,
+    task: AverageTask,
+    posterior: Draws,
+) -> KnownTask:
+    """Return the task for the known groups of a run of a mixed model.
+
+    ConfigError if the model or the table has no groups, or the rows of the run are not there.
+    """
+    if not isinstance(model, MixedModel):
+        raise ConfigError(
+            f"expected known groups of a run of a mixed model, found one of {model.name!r} without "
+            "groups: leave groups out"
+        )
+    run_store, trained_on = run.attributes.get("store"), None
+    same = table.fingerprint == run.identity["store"]
+    if not same and table.row_groups(0, 1) is None:
+        raise ConfigError(
+            f"expected rows with labels of {model.column!r}, found none at {table.address!r}: give "
+            "a table with this column, a large one as a store made with --like"
+        )
+    if needs_rows_of_run(model, table, run.identity["store"]):
+        if run_store in (None, "memory"):
+            raise ConfigError(
+                "expected a run on a store, found one on rows in memory: the effects of known "
+                "groups are computed from these; give the data set that was sampled as the table"
+            )
+        trained_on = open_store(run_store)
+    request = PredictionRequest(
+        draws=call.n_draws, trained_on=trained_on, scheduler=call.scheduler, seed=call.seed
+    )
+    described = record.describe_design(table.attributes)
+    theta, effects = row_effects(run, model, table, posterior, request, described)
+    coefficients = on_table(
+        model.inner, theta[:, : -len(model.group_parameters)], posterior.weights,
+        posterior.design, described,
+    )  # fmt: skip
+    nowhere: Any = None
+    where = f"the table {table.address!r}"
+    predicted = GroupedPredictTask(
+        model.inner, coefficients, (), (), nowhere, where, False, effects=effects
+    )
+    return KnownTask(task, predicted)
+
+
+def _of_known_groups(
+    sums: Mapping[tuple[float, ...], KnownSums], contrasts: Sequence[Contrast]
+) -> list[Answer]:
+    """Return every contrast in every group of rows."""
+    found = []
+    for contrast in contrasts:
+        for group, own in sorted(sums.items(), key=lambda item: item[0]):
+            if own.weight > 0.0:
+                averages = list(own.totals / own.weight)
+                draws = _contrasted(contrast, averages, np.zeros(1))
+                found.append(Answer(contrast, group, draws, 0.0))
+    return found
+
+
+def tested(found: Sequence[Answer], equations: Sequence[str]) -> list[Answer]:
+    """Return left minus right side of equations of rows ``b1``, ``b2``, ... at every draw.
+
+    The error is at most the sum of those of the rows, times the derivatives in them.
+    """
+    draws = {f"b{k}": each.draws for k, each in enumerate(found, 1)}
+    centre = {name: each.mean(keepdims=True) for name, each in draws.items()}
+    spread = {name: float(each.std()) for name, each in draws.items()}
+    made = []
+    for text in equations:
+        left, right = _sides(text, draws)
+
+        def value(at: Mapping[str, Vector], left: Node = left, right: Node = right) -> Vector:
+            with np.errstate(all="ignore"):
+                return np.asarray(numbers(left, at, {}) - numbers(right, at, {}))
+
+        own = value(draws)
+        if not np.isfinite(own).all():
+            raise DataError(
+                f"expected finite values at every draw, found others of the hypothesis {text!r}: "
+                "divide by nothing that may be 0, and take logarithms of numbers above 0"
+            )
+        own, sd, error = np.broadcast_to(own, draws["b1"].shape), float(own.std()), 0.0
+        for name in {*columns_of(left), *columns_of(right)}:
+            step = 1e-3 * spread[name]
+            if step > 0.0 and sd > 0.0:
+                moved = value(centre | {name: centre[name] + step}) - value(centre)
+                of_row = found[int(name[1:]) - 1].error
+                error += abs(float(moved.item())) / step * spread[name] * of_row / sd
+        contrast = Contrast(text, "", (0, 0), _ONE)
+        made.append(Answer(contrast, (), np.ascontiguousarray(own), error))
+    return made
+
+
+def _sides(text: str, rows: Mapping[str, Any]) -> tuple[Node, Node]:
+    """Return both sides of an equation of rows ``b1``, ``b2``, ...; it is parsed, never run."""
+    try:
+        tokens = tokenize(text)
+        at = [k for k, token in enumerate(tokens) if token.text in ("=", "==")]
+        parts = [tokens] if len(at) != 1 else [tokens[: at[0]], tokens[at[0] + 1 :]]
+        if len(at) != 1 or not all(parts):
+            raise ConfigError("expected one = between two sides")
+        left, right = map(parse_expression, parts)
+    except ConfigError as error:
+        found = str(error).replace("the formula", "the hypothesis").replace("a formula", "one")
+        raise ConfigError(f"hypothesis {text!r}: {found}; write it as in 'b1 - b2 = 0'") from None
+    for part in (*walk(left), *walk(right)):
+        if isinstance(part, Column) and part.name not in rows:
+            raise ConfigError(
+                f"hypothesis {text!r}: expected rows of the result, b1 to b{len(rows)}, found "
+                f"{part.name!r}: count the rows from the top"
+            )
+        simple = isinstance(part, (Column, Number)) or (
+            isinstance(part, Call) and part.function in ELEMENTWISE
+        )
+        if not simple and not (isinstance(part, Operation) and part.operator in _ARITHMETIC):
+            raise ConfigError(
+                f"hypothesis {text!r}: expected arithmetic with one =, found a comparison or a "
+                "function of columns: write it as in 'b1 - b2 = 0'"
+            )
+    return left, right
+
+
+_ARITHMETIC: Final = ("+", "-", "*", "/", "**", "negative", "positive")
+
+
 def table_of_answers(
-    call: Call, made: Callable[[Columns, Dataset], tuple[list[Scenario], list[Contrast]]]
-) -> pa.Table:
+    call: AverageCall, made: Callable[[Columns, Dataset], tuple[list[Scenario], list[Contrast]]]
+) -> Any:
     """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
     run = opened_run(call.run)
-    model, table = model_of(run, call.model), _table(run, call.table)
+    model = model_of(run, call.model)
+    table = _table(run, model, call)
     require_predictable(model, PredictionRequest())
-    if not call.weights:
+    if call.weights is False or call.by_row:
         require_rows(table, "count each once")
-    posterior = load_draws(run, model, call.draws)
+    posterior = load_draws(run, model, call.n_draws)
     described = record.describe_design(table.attributes)
     for line in check({**posterior.design, "response": None}, {**described, "response": None}):
         warnings.warn(line, stacklevel=4)
     columns, q = Columns(table.attributes), table.n_features
-    columns.require(call.groups, changed=False)
+    columns.require(call.columns_by, changed=False)
     scenarios, contrasts = made(columns, table)
     theta = posterior.theta
     task = AverageTask(
         response=MeanResponse(model),
         columns=columns,
         scenarios=scenarios,
-        by=call.groups,
+        by=call.columns_by,
+        by_row=call.by_row,
         centre=mean(theta.T, posterior.weights),
         run_scale=standardization(posterior.design, q),
         table_scale=standardization(described, q),
-        weighted=call.weights,
+        weights=_weights(call, columns, table),
         sampled=SAMPLED,
         seed=call.seed,
     )
     passes: Any = partial(table.reduce, scheduler=call.scheduler, progress=call.progress)
+    rows: Mapping[tuple[float, ...], Sums | KnownSums]
+    if call.groups == KNOWN:
+        known = passes(_known_task(call, run, model, table, task, posterior))
+        rows, found = known, _of_known_groups(known, contrasts)
+    elif call.at == MEAN:
+        columns.require(columns.names, changed=True)
+        means = _sums_at_means(task, passes(MeansTask(task)))
+        rows, found = means, answers(task, means, contrasts, theta)
+    else:
+        rows, found = _averaged(task, passes, contrasts, theta)
+    labels = {group: _labels(call, columns, table, group, own.X) for group, own in rows.items()}
+    if call.equations:
+        found, labels = tested(found, call.equations), {(): {}}
+    worst = max((each.error for each in found), default=0.0)
+    if worst > ENOUGH:
+        warnings.warn(
+            f"averages are from a sample of rows with a standard error of up to {worst:.2g} "
+            "standard deviations of the draws: the column error has that of each",
+            stacklevel=4,
+        )
+    return _as_given(_as_table(call, found, labels, posterior.weights), call.table)
+
+
+def _averaged(
+    task: AverageTask, passes: Any, contrasts: Sequence[Contrast], theta: Matrix
+) -> tuple[dict[tuple[float, ...], Sums], list[Answer]]:
+    """Return the sums over all rows and the answers, by a second pass if the error asks for it."""
     sums = passes(task)
     found = answers(task, sums, contrasts, theta)
     worst = max((each.error for each in found), default=0.0)
@@ -909,20 +1284,40 @@ def table_of_answers(
         wanted = math.ceil(1.5 * SAMPLED * (worst / ENOUGH) ** 2)
         task = replace(task, sampled=min(wanted, max(MOST_SAMPLED // len(sums), SAMPLED)))
         found = answers(task, passes(task), contrasts, theta)
-        worst = max(each.error for each in found)
-    if worst > ENOUGH:
-        warnings.warn(
-            f"averages are from a sample of rows with a standard error of up to {worst:.2g} "
-            "standard deviations of the draws: the column error has that of each",
-            stacklevel=4,
-        )
-    return _as_table(columns, call, found, posterior.weights)
+    return sums, found
+
+
+def _labels(
+    call: AverageCall, columns: Columns, table: Dataset, group: tuple[float, ...], X: NDArray[Any]
+) -> dict[str, Any]:
+    """Return the columns of the result that name a group: of a single row all that are known."""
+    found = {
+        name: columns.label(name, value)
+        for name, value in zip(call.columns_by, group, strict=False)
+    }
+    if call.by_row:
+        row = int(group[0])
+        ids = table.row_ids(row, row + 1)
+        own = row if ids is None else ids[0]
+        found[ROW_ID] = own.decode() if isinstance(own, bytes) else int(own)
+    if call.by_row or call.at == MEAN:
+        known = [
+            name for name in columns.names if name in columns.numbers or name in columns.levels
+        ]
+        for name, value in columns.values(np.asarray(X[:1], np.float64), known).items():
+            found.setdefault(name, columns.label(name, float(value[0])))
+    return found
 
 
 def _as_table(
-    columns: Columns, call: Call, found: Sequence[Answer], weights: Vector | None
+    call: AverageCall,
+    found: Sequence[Answer],
+    labels: Mapping[tuple[float, ...], Mapping[str, Any]],
+    weights: Vector | None,
 ) -> pa.Table:
     """Return answers as a table."""
+    if not found:
+        raise DataError("expected rows with a weight above 0, found none: choose other weights")
     draws = np.stack([each.draws for each in found])
     ends = (1.0 - call.interval) / 2.0, (1.0 + call.interval) / 2.0
     low, high = quantiles(draws, ends, weights)
@@ -932,8 +1327,9 @@ def _as_table(
         "term": [each.contrast.term for each in found],
         "contrast": [each.contrast.contrast for each in found],
     }
-    for place, name in enumerate(call.groups):
-        fields[name] = [columns.label(name, each.group[place]) for each in found]
+    fields = {name: words for name, words in fields.items() if any(words)}
+    for name in labels[found[0].group]:
+        fields[name] = [labels[each.group][name] for each in found]
     fields |= {
         "estimate": centre,
         "std_error": spread,
@@ -941,15 +1337,45 @@ def _as_table(
         "conf_high": high,
         "error": [each.error for each in found],
     }
+    if call.equations:
+        fields["above_zero"] = mean((draws > 0.0).astype(np.float64), weights)
     if call.keep_draws:
         fields["draws"] = list(draws)
-    if {*fields["contrast"]} == {""}:
-        del fields["contrast"], fields["term"]
     return pa.table(fields)
 
 
-def _table(run: RunDirectory, table: Any) -> Dataset:
+def _as_given(found: pa.Table, table: Any) -> Any:
+    """Return a result as the frame that was given: of pandas or polars, else of Arrow."""
+    first = table[0] if isinstance(table, (list, tuple)) and table else table
+    package = type(first).__module__.partition(".")[0]
+    if package == "pandas":
+        return found.to_pandas()
+    if package == "polars":
+        import polars
+
+        return polars.from_arrow(found)
+    return found
+
+
+def _weights(call: AverageCall, columns: Columns, table: Dataset) -> bool | str:
+    """Return the weights of a task; ConfigError if a store does not have the column."""
+    name = call.weights
+    if isinstance(name, bool):
+        return name
+    if table.attributes.get("weight") == name and table.attributes.get("trials") is None:
+        return True
+    if name not in columns.numbers:
+        raise ConfigError(
+            f"expected {name!r} as the weight of {table.address!r}, or as a number of its formula, "
+            f"found neither (its weight is {table.attributes.get('weight')!r}, its trials "
+            f"{table.attributes.get('trials')!r}): give the table with this column"
+        )
+    return name
+
+
+def _table(run: RunDirectory, model: Model, call: AverageCall) -> Dataset:
     """Return the rows that are asked about: a data set, or a table in the columns of the run."""
+    table = call.table
     if isinstance(table, RowTable):
         return cast(Dataset, table)
     if isinstance(table, (str, os.PathLike)):
@@ -962,8 +1388,12 @@ def _table(run: RunDirectory, table: Any) -> Dataset:
             f"expected the run {str(run.path)!r} to describe its store, found one of an earlier "
             "version: give a store, made with --like"
         )
+    if call.groups == KNOWN and isinstance(model, MixedModel):
+        described = {**described, ROW_GROUP: model.column}
     like = SimpleNamespace(attributes=described)
     options = as_in(IngestOptions(), like)
+    if isinstance(call.weights, str):
+        options = replace(options, weight=call.weights, trials=None)
     with warnings.catch_warnings():  # no response is needed
         warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
         made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True)
@@ -983,14 +1413,27 @@ class AverageOptions(PassOptions):
         columns of the run.
     by
         Columns of the model whose values form the groups of rows; ``()``: all rows together.
-    weights
-        Whether a row counts as its weight, trials included; else every row counts once.
+    by_row
+        An answer for each row of a small table.
+    at : {'mean'} or None
+        One row in place of all rows, or of each group of ``by``: means of numbers, most frequent
+        levels. ``None``: the average over the rows.
+    groups : {'new', 'known'}
+        Of a mixed model: new groups, or the groups that the run has seen, each row with that of
+        its label. At ``"known"`` all rows are evaluated at every draw.
+    weights : bool or column
+        Whether a row counts as its weight, trials included; else every row counts once. A column
+        of the table: a row counts as its value.
+    hypothesis : str or list of str
+        Equations such as ``"b1 - b2 = 0"``, of the rows of the result in their order. The result
+        then has a row for each: left minus right side, and ``above_zero``, the posterior
+        probability that it is above 0.
     model
         The model of the run; needed for a model of your own.
     interval
         Probability of the interval, with equal tails.
     draws
-        Number of draws, thinned from all chains together.
+        Number of draws, thinned from all chains together. ``None``: 4,000, or 100 for known groups.
     seed
         Seed of the sample of rows.
     keep_draws
@@ -1002,22 +1445,52 @@ class AverageOptions(PassOptions):
 
     _: KW_ONLY
     by: str | Sequence[str] = ()
-    weights: bool = True
+    by_row: bool = False
+    at: str | None = None
+    groups: str = NEW
+    weights: bool | str = True
+    hypothesis: str | Sequence[str] = ()
     model: Model | None = None
     interval: float = INTERVAL
-    draws: int = DRAWS
+    draws: int | None = None
     seed: int = 0
     keep_draws: bool = False
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
         """Raise ConfigError where an option is out of its range."""
-        PredictionRequest(draws=self.draws, interval=self.interval, seed=self.seed)
+        PredictionRequest(draws=self.n_draws, interval=self.interval, seed=self.seed)
+        for name, value, known in (("at", self.at, (None, MEAN)), ("groups", self.groups, GROUPS)):
+            if value not in known:
+                words = " or ".join(repr(each) for each in known)
+                raise ConfigError(f"expected {words} as {name}, found {value!r}: choose one")
+        for name, other, given in (
+            ("by_row", "by", self.by_row and self.columns_by),
+            ("by_row", "at", self.by_row and self.at),
+            ("at", "groups", self.at and self.groups == KNOWN),
+        ):
+            if given:
+                raise ConfigError(
+                    f"expected {name} or {other}, found both: a mean row is no row of the table "
+                    "and of no group, and a row is its own group; leave one out"
+                )
 
     @property
-    def groups(self) -> tuple[str, ...]:
+    def n_draws(self) -> int:
+        """Number of draws."""
+        few = GROUP_DRAWS if self.groups == KNOWN else DRAWS
+        return few if self.draws is None else self.draws
+
+    @property
+    def columns_by(self) -> tuple[str, ...]:
         """The columns ``by``."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        """The hypotheses."""
+        given = self.hypothesis
+        return (given,) if isinstance(given, str) else tuple(given)
 
 
 @dataclass(frozen=True)
@@ -1064,11 +1537,11 @@ class ComparisonsCall(AverageOptions):
     comparison: str = "difference"
 
 
-Call = PredictionsCall | SlopesCall | ComparisonsCall
+AverageCall = PredictionsCall | SlopesCall | ComparisonsCall
 
 
 @called_with(ComparisonsCall)
-def comparisons(call: ComparisonsCall) -> pa.Table:
+def comparisons(call: ComparisonsCall) -> Any:
     """Compare the mean response of all rows between two values of a variable, at every draw.
 
     Every row keeps its other values, and the average is over all rows: an average comparison
@@ -1076,7 +1549,7 @@ def comparisons(call: ComparisonsCall) -> pa.Table:
 
     Returns
     -------
-    pyarrow.Table
+    pyarrow.Table, or a frame of pandas or polars where ``table`` is one
         A row for each comparison and group: ``term``, ``contrast``, the columns ``by``,
         ``estimate`` (mean of the draws), ``std_error`` (their standard deviation), ``conf_low``
         and ``conf_high``, and ``error``: standard error from a sample of rows, in ``std_error``.
@@ -1100,12 +1573,12 @@ def comparisons(call: ComparisonsCall) -> pa.Table:
 
 
 @called_with(SlopesCall)
-def slopes(call: SlopesCall) -> pa.Table:
+def slopes(call: SlopesCall) -> Any:
     """Average the derivative of the mean response in a variable over all rows, at every draw.
 
     Returns
     -------
-    pyarrow.Table
+    pyarrow.Table, or a frame
         As :func:`comparisons`; the contrast is ``dY/dX``.
 
     Raises
@@ -1123,7 +1596,9 @@ def slopes(call: SlopesCall) -> pa.Table:
         sample = cache(lambda: draw_subset(table, SUBSET_BYTES).X)
 
         def spread(name: str) -> float:
-            """Return the standard deviation of a column in a sample; 1 of a constant one."""
+            """Return the standard deviation of a column, or in a sample; 1 of a constant one."""
+            if columns.standardised:
+                return columns.sd(name)
             return float(columns.values(sample(), [name])[name].std()) or 1.0
 
         return slopes_of(columns, wanted, spread)
@@ -1132,14 +1607,14 @@ def slopes(call: SlopesCall) -> pa.Table:
 
 
 @called_with(PredictionsCall)
-def predictions(call: PredictionsCall) -> pa.Table:
+def predictions(call: PredictionsCall) -> Any:
     """Average the mean response over all rows, or groups of rows, at every draw.
 
     With ``by`` and ``weights`` a poststratification. Predictions of every row: ``predict``.
 
     Returns
     -------
-    pyarrow.Table
+    pyarrow.Table, or a frame
         As :func:`comparisons`, without ``term`` and ``contrast``.
 
     Raises

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from mixed_runs import make_run
 
@@ -253,7 +257,7 @@ def test_a_table_beside_the_store_and_any_number_of_threads(tmp_path):
         for rows, threads in ((data, None), (data, 3), (table, None))
     ]
     assert asked[0].equals(asked[1])
-    own, other = (each.to_pandas() for each in (asked[0], asked[2]))
+    own, other = asked[0].to_pandas(), asked[2]
     assert (own.contrast == other.contrast).all()
     assert np.allclose(own.estimate, other.estimate, atol=1e-3 * own.std_error.min())
 
@@ -344,3 +348,163 @@ def test_mixed_models_average_over_new_groups(family, formula, tmp_path):
     ]  # groups whose effects are zero
     without = np.diff(of_zero, axis=1)[:, 0]
     assert np.abs((without - effects.mean(axis=1)) / error).max() > 4.5
+
+
+def at_rows(model, data, theta, rows):
+    """The mean response (rows, draws) of rows of a frame."""
+    X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, rows)])
+    response = averages.MeanResponse(model)
+    return responses(model, response.predictors(X, np.zeros(len(rows)), theta))
+
+
+def test_rows_of_means_and_rows_of_a_grid(tmp_path):
+    run, model, data, theta = case("logistic", tmp_path, frame(2000))
+    table = frame(2000)
+    means = table.groupby("g").agg({"x": "mean", "z": "mean", "k": lambda k: k.mode()[0]})
+    grid = pd.DataFrame({"g": means.index, **means, "y": 0}).reset_index(drop=True)
+    exact = at_rows(model, data, theta, grid)
+    asked = streammc.predictions(run, data, by="g", at="mean", keep_draws=True)
+    assert asked.column_names[:4] == ["g", "x", "z", "k"]
+    assert asked["k"].to_pylist() == grid.k.tolist()
+    assert np.allclose(np.array(asked["draws"].to_pylist()), exact, rtol=1e-5)
+    rows = streammc.predictions(run, grid, by_row=True, keep_draws=True)
+    assert rows.row_id.tolist() == [0, 1, 2]
+    assert rows.g.tolist() == ["a", "b", "c"]
+    assert np.allclose(np.stack(rows.draws), exact, rtol=1e-5)
+    over_rows = streammc.predictions(run, data, by="g", keep_draws=True)
+    assert not np.allclose(np.array(over_rows["draws"].to_pylist()), exact, rtol=1e-5)
+    (moved,) = streammc.comparisons(run, data, {"x": 1}, at="mean", keep_draws=True).to_pylist()
+    one = pd.DataFrame({"g": "a", "x": table.x.mean(), "z": table.z.mean(), "k": [1], "y": 0})
+    one["k"] = table.k.mode()[0]
+    both = [at_rows(model, data, theta, each) for each in (one, one.assign(x=one.x + 1.0))]
+    assert np.allclose(moved["draws"], (both[1] - both[0])[0], rtol=1e-4)
+    with pytest.raises(DataError, match="found more by row"):
+        streammc.predictions(run, frame(2001).assign(y=0), by_row=True)
+    with pytest.raises(ConfigError, match="expected by_row or at, found both"):
+        streammc.predictions(run, data, by_row=True, at="mean")
+
+
+def test_weights_by_a_column_of_the_table_or_of_the_store(tmp_path):
+    run, model, data, theta = case("logistic", tmp_path)
+    table = frame()
+    table.loc[:99, "w"] = 0
+    exact = brute(model, data, theta, lambda t: t, table, table.w.to_numpy())
+    with pytest.raises(ConfigError, match="expected 'w' as the weight of"):
+        streammc.predictions(run, data, weights="w")
+    for rows, name in ((table, "w"), (table.assign(y=0), "w")):
+        asked = streammc.predictions(run, rows, weights=name, keep_draws=True)
+        error = np.stack(asked["draws"])[0] - exact
+        assert np.sqrt(np.mean(error**2)) < averages.ENOUGH * exact.std()
+    once = streammc.predictions(run, table, keep_draws=True)
+    assert np.abs(np.stack(once["draws"])[0] - exact).max() > 0.1 * exact.std()
+    of_column = streammc.predictions(run, data, weights="z", keep_draws=True)
+    exact = brute(model, data, theta, lambda t: t, table, table.z.to_numpy())
+    error = np.array(of_column["draws"].to_pylist()[0]) - exact
+    assert np.sqrt(np.mean(error**2)) < averages.ENOUGH * exact.std()
+
+
+def test_hypotheses_are_of_rows_of_the_result_at_every_draw(tmp_path):
+    run, _, data, _ = case("logistic", tmp_path)
+    rows = streammc.comparisons(run, data, {"g": "pairwise"}, keep_draws=True)
+    b1, b2, b3 = np.array(rows["draws"].to_pylist())
+    texts = ["b1 - b2 = 0", "b1 / b2 = 2", "exp(b3) == 1 + (b1 - b3) ** 2"]
+    asked = streammc.comparisons(
+        run, data, {"g": "pairwise"}, hypothesis=texts, keep_draws=True, interval=0.5
+    ).to_pylist()
+    exact = [b1 - b2, b1 / b2 - 2, np.exp(b3) - 1 - (b1 - b3) ** 2]
+    for row, text, own in zip(asked, texts, exact, strict=True):
+        assert row["term"] == text
+        assert np.allclose(row["draws"], own, rtol=1e-12, atol=1e-15)
+        assert row["above_zero"] == np.mean(own > 0)
+        assert row["estimate"] == pytest.approx(own.mean())
+        assert row["conf_high"] == pytest.approx(np.quantile(own, 0.75), abs=0.1 * own.std())
+        assert 0.0 <= row["error"] < 1.0
+    assert not np.allclose(asked[0]["draws"], b2 - b1)
+    for text, message in (
+        ("b1 - b2", "expected one = between two sides"),
+        ("b4 = 0", "expected rows of the result, b1 to b3, found 'b4'"),
+        ("b1 < b2 = 0", "expected arithmetic with one ="),
+        ("bs(b1) = 0", "expected arithmetic with one ="),
+        ("b1.real = 0", "in the hypothesis, found '.'"),
+        ("__import__(b1) = 0", "in the hypothesis, found '__import__'"),
+    ):
+        with pytest.raises(ConfigError, match="hypothesis .*" + re.escape(message)):
+            streammc.comparisons(run, data, {"g": "pairwise"}, hypothesis=text)
+
+
+def test_a_result_is_the_kind_of_frame_that_was_given(tmp_path):
+    run, _, data, _ = case("logistic", tmp_path)
+    table = frame(2000)
+    table.to_parquet(tmp_path / "t.parquet")
+    arrow = pa.Table.from_pandas(table)
+    given = [table, pl.from_arrow(arrow), arrow, data, tmp_path / "t.parquet"]
+    kinds = [pd.DataFrame, pl.DataFrame, pa.Table, pa.Table, pa.Table]
+    found = [streammc.predictions(run, each, by="g") for each in given]
+    assert [type(each) for each in found] == kinds
+    assert found[0]["estimate"].tolist() == found[1]["estimate"].to_list()
+
+
+@pytest.mark.parametrize("family", ["logistic", "gaussian"])
+def test_known_groups_have_the_effects_of_their_rows(family, tmp_path):
+    """Against integrals over the effect of each group, given its rows, on a fine grid."""
+    rng = np.random.default_rng(5)
+    table = frame(300)[["x", "g", "z"]]
+    table["s"] = rng.choice(["p", "q", "r", "t"], 300)
+    table["y"] = rng.integers(0, 2, 300)
+    table = table.sort_values("s", kind="stable").reset_index(drop=True)
+    data = streammc.from_table(
+        table, formula="y ~ x + g + (1 | s)", dtype="float64", path=tmp_path / "t.zarr"
+    )
+    model = {"logistic": models.logistic, "gaussian": models.gaussian}[family]()
+    q = data.n_features
+    centre = np.r_[-0.5, 0.3 * rng.normal(size=q - 1), [np.log(0.9)] * (family == "gaussian"), 0.0]
+    theta = centre + 0.1 * rng.normal(size=(2, 20, len(centre)))
+    run = make_run(tmp_path / "run", model, data, theta)
+    X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, table)])
+    moved = np.concatenate(
+        [part.X for part in streammc.stores.encode_rows(data.attributes, step(table.copy()))]
+    )
+    y, nodes = table.y.to_numpy(), np.linspace(-8.0, 8.0, 2001)
+    exact = {name: np.empty((2, 40)) for name in "pqrt"}
+    for k, one in enumerate(theta.reshape(40, -1)):
+        for name in exact:
+            inside = (table.s == name).to_numpy()
+            eta = (X[inside] @ one[:q])[:, None] + nodes
+            log_density = -0.5 * (nodes / np.exp(one[-1])) ** 2
+            if family == "logistic":
+                log_density = log_density - np.log1p(
+                    np.exp(np.where(y[inside, None], -eta, eta))
+                ).sum(0)
+            else:
+                log_density = log_density - 0.5 * (
+                    ((y[inside, None] - eta) / np.exp(one[q])) ** 2
+                ).sum(0)
+            share = np.exp(log_density - log_density.max())
+            share /= share.sum()
+            for j, rows in enumerate((X, moved)):
+                mean = (rows[inside] @ one[:q])[:, None] + nodes
+                mean = 1.0 / (1.0 + np.exp(-mean)) if family == "logistic" else mean
+                exact[name][j, k] = (mean @ share).mean()
+    counts = table.s.value_counts()
+    total = sum(exact[name] * counts[name] for name in exact) / len(table)
+    (whole,) = streammc.predictions(run, data, groups="known", keep_draws=True).to_pylist()
+    assert np.allclose(whole["draws"], total[0], rtol=1e-4)
+    (effect,) = streammc.comparisons(
+        run, data, {"x": 1}, groups="known", keep_draws=True
+    ).to_pylist()
+    assert np.allclose(effect["draws"], total[1] - total[0], rtol=1e-3)
+    (new,) = streammc.predictions(run, data, keep_draws=True).to_pylist()
+    assert not np.allclose(new["draws"], total[0], rtol=1e-3)
+    of_q = table[table.s == "q"]
+    own = streammc.predictions(run, of_q, groups="known", keep_draws=True)
+    assert np.allclose(own["draws"][0], exact["q"][0], rtol=1e-4)
+    with pytest.raises(DataError, match="expected rows of groups that the run has seen, found 'v'"):
+        streammc.predictions(run, of_q.assign(s="v"), groups="known")
+
+
+def test_known_groups_need_groups(tmp_path):
+    run, _, data, _ = case("logistic", tmp_path)
+    with pytest.raises(ConfigError, match="expected known groups of a run of a mixed model"):
+        streammc.predictions(run, data, groups="known")
+    with pytest.raises(ConfigError, match="expected 'new' or 'known' as groups, found 'old'"):
+        streammc.predictions(run, data, groups="old")

@@ -79,9 +79,36 @@ def test_tables_are_written_and_not_overwritten(place, tmp_path):
 def test_text_is_a_table_with_the_interval(place):
     text = streammc("predictions", place / "run", "--by", "origin", "--interval", "0.5").out
     lines = text.splitlines()
-    assert lines[0].split() == ["origin", "estimate", "sd", "low", "high"]
+    assert lines[0].split() == ["origin", "estimate", "std_error", "conf_low", "conf_high"]
     assert [line.split()[0] for line in lines[1:3]] == ["ATL", "JFK"]
     assert "intervals of 0.5" in text
+
+
+def test_questions_of_rows_weights_and_hypotheses(place, tmp_path):
+    grid = tmp_path / "grid.csv"
+    grid.write_text("distance,origin,people\n100,ATL,1\n100,JFK,3\n")
+    words = ("predictions", place / "run", grid, "--json")
+    rows = streammc(*words, "--by-row").json["predictions"]
+    assert [(row["row_id"], row["distance"], row["origin"]) for row in rows] == [
+        (0, 100.0, "ATL"),
+        (1, 100.0, "JFK"),
+    ]
+    (mean,) = streammc(*words, "--weights", "people").json["predictions"]
+    own = [row["estimate"] for row in rows]
+    assert mean["estimate"] == pytest.approx((own[0] + 3 * own[1]) / 4)
+    text = streammc(*words[:-1], "--by-row", "--hypothesis", "b2 - b1 = 0", "--hypothesis", "b1=1")
+    assert 0 == text.code, text.err
+    header, first, _ = text.out.splitlines()[:3]
+    assert header.split()[-1] == "above_zero"
+    assert first.startswith("b2 - b1 = 0")
+    (at_mean,) = streammc(*words, "--at", "mean").json["predictions"]
+    assert at_mean["distance"] == 100.0
+    both = streammc(*words, "--weights", "people", "--no-weights")
+    assert both.code == ConfigError.exit_code
+    assert "expected --weights or --no-weights" in both.err
+    known = streammc(*words, "--groups", "known")
+    assert known.code == ConfigError.exit_code
+    assert "expected known groups of a run of a mixed model" in known.err
 
 
 def test_a_run_without_a_store_asks_for_its_file(place, tmp_path):
