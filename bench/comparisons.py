@@ -5,6 +5,9 @@ columns and a factor of 20 levels in Parquet (3.7 GB at 1e8 rows, the default), 
 each level at 4,000 draws. Each command is a process of its own, with its imports; memory is
 anonymous, as in ``memory.py``. Beside them a certifying pass of ``smh``, and pyarrow alone. Writes
 the table ``comparisons`` into ``docs/how-to/answers.md``.
+
+``--marginaleffects PYTHON``, the interpreter of one with marginaleffects, statsmodels and
+pandas: the same comparisons of 1e5 rows there, of the maximum likelihood of a logit.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +26,7 @@ from page import machine, publish, short
 from scan import COLUMNS, PIECE, seconds_of_reading
 
 LEVELS = 20
+FORMULA = "y ~ " + " + ".join(f"x{j}" for j in range(COLUMNS)) + " + C(g)"
 
 
 def write_table(path: Path, n_rows: int) -> None:
@@ -41,20 +46,29 @@ def write_table(path: Path, n_rows: int) -> None:
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def row(n_rows: int, path: Path, folder: Path) -> str:
-    """Return the row of the table for a number of rows."""
+def fitted_run(n_rows: int, path: Path, folder: Path) -> Path:
+    """Return a run on a table, sampled if it is not there."""
     run = folder / f"comparisons-{n_rows}"
-    formula = "y ~ " + " + ".join(f"x{j}" for j in range(COLUMNS)) + " + C(g)"
     if not run.exists():
         measure(
-            *("fit", str(path), "-o", str(run), "--formula", formula, "--model", "logistic"),
+            *("fit", str(path), "-o", str(run), "--formula", FORMULA, "--model", "logistic"),
             *("--sampler", "smh", "--draws", "1000", "--warmup", "500", "--seed", "1", "--quiet"),
         )
+    return run
+
+
+def variables() -> list[str]:
+    """Return the words of a command that compare three columns."""
+    return [word for j in range(3) for word in ("--variables", f"x{j}=1")]
+
+
+def row(n_rows: int, path: Path, folder: Path) -> str:
+    """Return the row of the table for a number of rows."""
+    run = fitted_run(n_rows, path, folder)
     summary = json.loads(measure("diagnose", str(run), "--json").output)
     sampling = summary.get("summary", summary)["sampling"]
-    variables = [word for j in range(3) for word in ("--variables", f"x{j}=1")]
     words = ("--by", "g", "--json", "--quiet")
-    usage = measure("comparisons", str(run), str(path), *variables, *words)
+    usage = measure("comparisons", str(run), str(path), *variables(), *words)
     found = json.loads(usage.output)["comparisons"]
     worst = max(each["error"] for each in found)
     one_pass = sampling["pass_seconds"] / sampling["passes"]
@@ -64,18 +78,76 @@ def row(n_rows: int, path: Path, folder: Path) -> str:
     )
 
 
+BESIDE = 10**5
+OTHER: Final = """
+import json, sys
+import polars as pl
+import statsmodels.formula.api as smf
+from marginaleffects import avg_comparisons
+table = pl.read_parquet(sys.argv[1]).to_pandas()
+fitted = smf.logit(sys.argv[2], table).fit(disp=False)
+if len(sys.argv) > 3:
+    found = avg_comparisons(fitted, variables={"x0": 1, "x1": 1, "x2": 1}, by="g")
+    print(json.dumps(found.select("term", "g", "estimate", "std_error").to_dicts()))
+"""
+
+
+def beside(python: str, path: Path, folder: Path) -> list[str]:
+    """Return the rows of a table of the same comparisons by marginaleffects and here."""
+    run = fitted_run(BESIDE, path, folder)
+    asked = ("comparisons", str(run), str(path), *variables(), "--by", "g", "--json", "--quiet")
+    ours = measure(*asked)
+    alone = measure("-c", OTHER, str(path), FORMULA, command=python)
+    theirs = measure("-c", OTHER, str(path), FORMULA, "compared", command=python)
+    own = {(each["term"], each["g"]): each for each in json.loads(ours.output)["comparisons"]}
+    apart, wider = [], []
+    for each in json.loads(theirs.output):
+        same = own[each["term"], each["g"]]
+        apart.append(abs(each["estimate"] - same["estimate"]) / each["std_error"])
+        wider.append(abs(same["std_error"] / each["std_error"] - 1.0))
+    print(f"estimates {max(apart):.2g} standard errors apart, {max(wider):.2g}", file=sys.stderr)
+    words = f"the fit alone {short(alone.seconds)} s"
+    return [
+        f"| streammc, 4,000 draws | {short(ours.seconds)} | {ours.anonymous / 1e6:,.0f} |",
+        f"| marginaleffects, delta method ({words}) | {short(theirs.seconds)} "
+        f"| {theirs.anonymous / 1e6:,.0f} |",
+        "",
+        f"The estimates are at most {max(apart):.2g} standard errors apart, and the standard "
+        f"errors differ by at most {100.0 * max(wider):.2g} %.",
+    ]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=float, nargs="+", default=[1e8])
+    parser.add_argument("--marginaleffects", metavar="PYTHON")
     options = parser.parse_args()
+
+    def table_of(n_rows: int) -> Path:
+        path: Path = options.folder / f"comparisons-{n_rows}.parquet"
+        if not path.exists():
+            write_table(path, n_rows)
+        return path
+
     lines = []
     for n in map(int, options.rows):
-        table = options.folder / f"comparisons-{n}.parquet"
-        if not table.exists():
-            write_table(table, n)
-        lines.append(row(n, table, options.folder))
+        lines.append(row(n, table_of(n), options.folder))
         print(lines[-1], file=sys.stderr)
+    if options.marginaleffects:
+        found = beside(options.marginaleffects, table_of(BESIDE), options.folder)
+        publish(
+            "answers.md",
+            "marginaleffects",
+            [
+                f"{machine()}, shared with other work: 60 comparisons of {BESIDE:,} rows of these "
+                "columns, imports included.",
+                "",
+                "| | s | anonymous memory, MB |",
+                "|---|---|---|",
+                *found,
+            ],
+        )
     publish(
         "answers.md",
         "comparisons",
