@@ -4,7 +4,8 @@ Run as ``python bench/scan.py FOLDER [--rows N ...]``: logistic regression on 8 
 default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and as much for the store. 1e9 rows are ten
 files of int8 columns by dictionaries, 8 GB: normal numbers times 24, rounded. Each command is a
 process of its own, with its imports; memory is anonymous, as in ``memory.py``. Beside them the time
-in which pyarrow alone reads the columns. Writes the table ``scan`` into
+in which pyarrow alone reads the columns, and, where ``PEERS`` is the Python of an environment with
+glum, scikit-learn and pyarrow, their maximum of the likelihood of a table in memory. Writes the table ``scan`` into
 ``docs/explanation/exact-from-sequential-reads.md``.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
@@ -29,6 +31,25 @@ PAGE = "exact-from-sequential-reads.md"
 COLUMNS = 8
 LARGE = 10**9
 PIECE = 10**6
+WAYS = ["smh", "auto", "glum", "scikit-learn"]
+PEER = """
+import sys
+import numpy, pyarrow.parquet
+table = pyarrow.parquet.read_table(sys.argv[2])
+y = table.column("y").to_numpy()
+X = numpy.empty((len(y), table.num_columns - 1), numpy.float32, order="F")
+for j in range(X.shape[1]):
+    X[:, j] = table.column(j).to_numpy()
+del table
+if sys.argv[1] == "glum":
+    from glum import GeneralizedLinearRegressor
+    fitted = GeneralizedLinearRegressor(family="binomial", alpha=0).fit(X, y)
+else:
+    from sklearn.linear_model import LogisticRegression
+    fitted = LogisticRegression(C=numpy.inf, solver="newton-cholesky").fit(X, y)
+print(fitted.coef_)
+"""
+"""The coefficients that a peer finds: a mode, no draws."""
 DRAWS = ("--draws", "3000", "--warmup", "500", "--seed", "1", "--quiet", "--json")
 
 
@@ -74,6 +95,16 @@ def seconds_of_reading(path: Path) -> float:
     return time.perf_counter() - began
 
 
+def peer_row(name: str, n_rows: int, path: Path) -> str:
+    """Return the row of a package that fits a table in memory."""
+    usage = measure("-c", PEER, name, str(path), program=os.environ["PEERS"])
+    print(usage.output, file=sys.stderr)
+    return (
+        f"| {n_rows:,} | memory, {name}: a mode | {short(seconds_of_reading(path))} "
+        f"| {short(usage.seconds)} | | | {usage.anonymous / 1e6:,.0f} | 0.0 |"
+    )
+
+
 def row(name: str, n_rows: int, path: Path, folder: Path) -> str:
     """Return the row of a table of the page: one way to the draws of a file."""
     run, store = folder / f"{name}-{n_rows}", folder / f"{n_rows}.zarr"
@@ -98,7 +129,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=float, nargs="+", default=[1e7, 1e8])
-    parser.add_argument("--only", nargs="+", default=["smh", "auto"], choices=["smh", "auto"])
+    parser.add_argument("--only", nargs="+", default=["smh", "auto"], choices=WAYS)
     options = parser.parse_args()
     lines = []
     for n in map(int, options.rows):
@@ -106,7 +137,10 @@ if __name__ == "__main__":
         if not table.exists():
             write_table(table, n)
         for way in options.only:
-            lines.append(row(way, n, table, options.folder))
+            peer = way not in ("smh", "auto")
+            lines.append(
+                peer_row(way, n, table) if peer else row(way, n, table, options.folder)
+            )
             print(lines[-1], file=sys.stderr)
             shutil.rmtree(options.folder / f"{n}.zarr", ignore_errors=True)
     publish(
