@@ -1,12 +1,12 @@
 """From a Parquet file to exact draws, without a store, beside the way through a store.
 
 Run as ``python bench/scan.py FOLDER [--rows N ...]``: logistic regression on 8 float32 columns, by
-default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and 4.5 GB for the store, 45 GB at 1e9. 1e9 rows are ten
-files of int8 columns by dictionaries, 8 GB: normal numbers times 24, rounded. Each command is a
-process of its own, with its imports; memory is anonymous, as in ``memory.py``. Beside them the time
-in which pyarrow alone reads the columns, and, where ``PEERS`` is the Python of an environment with
-glum, scikit-learn and pyarrow, their maximum of the likelihood of a table in memory. Writes the table ``scan`` into
-``docs/explanation/exact-from-sequential-reads.md``.
+default 1e7 and 1e8 rows, 3.6 GB of Parquet at 1e8 and 4.5 GB for the store, 45 GB at 1e9. 1e9 rows
+are ten files of int8 columns by dictionaries, 8 GB: normal numbers times 24, rounded. Each command
+is a process of its own, with its imports; memory is anonymous, as in ``memory.py``. Beside them the
+time in which pyarrow alone reads the columns, and, where ``PEERS`` is the Python of an environment
+with glum, scikit-learn and pyarrow, their maximum of the likelihood of a table in memory. Writes
+the table ``scan`` into ``docs/explanation/exact-from-sequential-reads.md``.
 """
 
 from __future__ import annotations

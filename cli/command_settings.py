@@ -158,7 +158,7 @@ class ScoreOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreSettings(ScoreOptions, PassOptions, CodeOption):
+class ScoreSettings(ScoreOptions, PassOptions, OverwriteOption, CodeOption):
     """Settings of ``streammc score``."""
 
     run: str = argument("run")

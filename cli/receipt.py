@@ -90,6 +90,7 @@ _REPLACED: Final = {
     "predict": PREDICTIONS,
     "effects": GROUP_EFFECTS,
     "export": FILE,
+    "score": FILE,
 }
 """Kind of data that each command replaces with --overwrite."""
 
@@ -234,8 +235,9 @@ class Receipt:
         can = found is not None and found.kind == replaced
         if found is not None and found.kind == FILE and replaced in (PREDICTIONS, GROUP_EFFECTS):
             can = is_row_table(self.output)
-        if replaced == FILE:
-            can = is_model_file(self.output)
+        elif replaced == FILE:
+            mark = made_by(self.output) is not None
+            can = is_model_file(self.output) if self._asked["command"] == "export" else mark
         return ", or replace it with --overwrite" if can else ""
 
     def write(
@@ -571,7 +573,7 @@ def page_fingerprint(path: str | os.PathLike[str]) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _fingerprint(store: str) -> str | None:
+def store_fingerprint(store: str) -> str | None:
     """Return the fingerprint of the store at a place; ``None`` if there is none."""
     from streammc.errors import StreammcError
     from streammc.stores.cloud.address import store_root
@@ -600,7 +602,7 @@ def made_from(run: str, store: str | None, predictions: Sequence[str]) -> dict[s
         "draws": opened.digest(),
         "attributes": hashlib.sha256(attributes.encode()).hexdigest(),
         "store": os.path.abspath(str(place)) if place else None,
-        "found": _fingerprint(str(place)) if place else None,
+        "found": store_fingerprint(str(place)) if place else None,
         "predictions": describe_inputs([os.path.join(path, "zarr.json") for path in predictions]),
         "version": streammc.__version__,
     }

@@ -14,17 +14,29 @@ from streammc.settings import PassOptions, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckSettings(PassOptions, CodeOption):
+class DayOption:
+    """Option of jobs."""
+
+    date: str | None = setting(
+        None, "Day of {date} in the file; default: today.", environment=False, metavar="YYYY-MM-DD"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSettings(DayOption, PassOptions, CodeOption):
     """Settings of ``streammc check``."""
 
     job: str = argument("path")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings(ExecutionOptions, CodeOption):
+class RunSettings(DayOption, ExecutionOptions, CodeOption):
     """Settings of ``streammc run``; those of its bases go to the stages that have them."""
 
     job: str | None = argument("path", None)
+    overwrite: bool = setting(
+        False, "Replace outputs of other inputs or settings.", environment=False
+    )
     schema: bool = setting(False, "Print the JSON Schema of a job file.", environment=False)
     notify: str | None = setting(
         None, "Command at the end, with STREAMMC_OUTCOME and others.", metavar="CMD"
@@ -36,7 +48,7 @@ def run(ctx: click.Context, settings: RunSettings) -> int:
     """Run the stages of the TOML file JOB: ingest, sample, predict.
 
     The same command again leaves what is finished, resumes what is not, and refuses outputs of
-    another job.
+    another job, or replaces them with --overwrite.
     """
     printer: Output = ctx.obj
     if settings.schema:
@@ -47,13 +59,11 @@ def run(ctx: click.Context, settings: RunSettings) -> int:
     from streammc.cli.app import classify
     from streammc.cli.jobs.job_record import JobRecord
     from streammc.cli.jobs.job_run import carry_out
-    from streammc.cli.jobs.problems import without_overwrite
 
     parse_scheduler(settings.scheduler)
     record = JobRecord(job)
     try:
-        with without_overwrite():
-            return carry_out(ctx, printer, job, record, settings)
+        return carry_out(ctx, printer, job, record, settings)
     except BaseException as error:
         code, name, message = classify(error)
         with suppress(OSError):  # the error of the work is the one to report
@@ -88,7 +98,7 @@ def check(ctx: click.Context, settings: CheckSettings) -> int:
     printer: Output = ctx.obj
     parse_scheduler(settings.scheduler)
     with without_overwrite():
-        found, stages, made = settled(ctx, printer, settings.job, settings, every=True)
-        document, human = planned(ctx, printer, settings.job, found, stages, made)
+        found = settled(ctx, printer, settings.job, settings, every=True)
+        document, human = planned(ctx, printer, settings.job, found.job, found.stages, found.made)
     printer.result(document, human)
     return 0

@@ -14,8 +14,16 @@ from streammc.cli.command_settings import ScoreSettings
 from streammc.cli.options import command, parse_scheduler
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import COMMITTED, DRAWS, DrawsReceipt, make_output, page_fingerprint
+from streammc.cli.receipt import (
+    COMMITTED,
+    DRAWS,
+    DrawsReceipt,
+    made_by,
+    make_output,
+    page_fingerprint,
+)
 from streammc.cli.signals import Interruption
+from streammc.errors import IdentityError
 from streammc.unfinished import MADE_BY, current_mark, mark_entry
 
 
@@ -34,6 +42,11 @@ def score(ctx: click.Context, settings: ScoreSettings) -> None:
     request, output = settings.request(parse_scheduler(settings.scheduler)), settings.output
     if output is not None:
         require_folder(output)
+        if settings.overwrite and os.path.lexists(output) and made_by(output) is None:
+            raise IdentityError(
+                f"expected scores to overwrite at {output!r}, found something else: choose another "
+                "path, or delete it"
+            )
     candidate = opened_candidate(settings.run, settings.allow_code, settings.store, "STORE")
 
     def scored() -> Any:
@@ -52,7 +65,13 @@ def score(ctx: click.Context, settings: ScoreSettings) -> None:
             save(receipt.output, document, write_json)
             return {**scores.facts, "fingerprint": page_fingerprint(receipt.output)}
 
-        result = make_output(printer, receipt, lambda: written_facts(receipt.output), make)
+        result = make_output(
+            printer,
+            receipt,
+            lambda: written_facts(receipt.output),
+            make,
+            overwrite=settings.overwrite,
+        )
     if result is None:
         return
     facts = {name: each for name, each in result.items() if name != "fingerprint"}

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaged import requirements
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import streammc
 
 ROOT = Path(__file__).resolve().parent.parent
+RECIPE = yaml.safe_load((ROOT / "requirements/conda/recipe.yaml").read_text(encoding="utf-8"))
 MAPPED = {"streammc.stores": "stores", "streammc.cli": "cli"}
 
 
@@ -147,6 +151,31 @@ def test_version_is_the_same_everywhere() -> None:
     assert streammc.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert RECIPE["context"]["version"] == version
+    asked = ["git", "tag", "--points-at", "HEAD", "v*"]
+    tags = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert set(tags.stdout.split()) <= {f"v{version}"}
+
+
+def test_recipe_of_conda_runs_with_what_the_wheel_runs_with() -> None:
+    run = {}
+    for each in RECIPE["requirements"]["run"]:
+        name, _, bounds = each.partition(" ")
+        run[{"dask-core": "dask"}.get(name, name)] = bounds
+    assert run.pop("python") == project()["project"]["requires-python"]
+    asked = [Requirement(each) for each in project()["project"]["dependencies"]]
+    assert {each.name: each.specifier for each in asked} == {
+        name: SpecifierSet(bounds) for name, bounds in run.items()
+    }
+
+
+def test_recipe_of_conda_is_rendered() -> None:
+    rattler_build = pytest.importorskip("rattler_build")
+    (made,) = rattler_build.Stage0Recipe.from_dict(RECIPE).render()
+    assert project()["project"]["version"] == made.recipe.package.version
+    broken = {**RECIPE, "requirements": {"run": ["numpy >=>2"]}}
+    with pytest.raises(rattler_build.RattlerBuildError):
+        rattler_build.Stage0Recipe.from_dict(broken).render()
 
 
 def test_typed_marker_and_demo_data_are_package_data() -> None:

@@ -15,11 +15,11 @@ import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streammc.cli.jobs.job_file import JobFile, Outputs, alone
+from streammc.cli.jobs.job_file import JobFile, alone
 from streammc.cli.jobs.job_record import DONE, MISSED
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import IdentityError, StreammcError
@@ -161,11 +161,8 @@ def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
 
 def of_generation(job: JobFile, number: int) -> JobFile:
     """Return a job with the number of a generation in the paths of its outputs."""
-    known = {each.name: getattr(job.outputs, each.name) for each in fields(Outputs)}
     paths = {
-        name: path.replace(GENERATION, str(number))
-        for name, path in known.items()
-        if isinstance(path, str)
+        name: path.replace(GENERATION, str(number)) for name, path in job.outputs.paths().items()
     }
     return replace(job, outputs=replace(job.outputs, **paths))
 
@@ -237,6 +234,17 @@ def _is_made(path: str, name: str, run: Any) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return True  # not of a job: its stage would refuse it
     return result is not None
+
+
+def generation_words(job: JobFile) -> dict[str, str]:
+    """Return what stands for ``{generation}`` in the outputs of a job that grows."""
+    from streammc.stores.format.generations import generations
+    from streammc.stores.store import open_store
+
+    if job.source.append is None:
+        return {}
+    place = str(job.source.store or job.outputs.store)
+    return {GENERATION: str(len(generations(open_store(place).attributes)))}
 
 
 def earlier_generation(job: JobFile, *, appended: bool) -> dict[str, Any] | None:

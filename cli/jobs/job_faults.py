@@ -105,16 +105,15 @@ def _shown_predictions(path: str | None) -> Iterator[Problem]:
 
 def _address_faults(job: JobFile) -> Iterator[Problem]:
     """Yield what is wrong with outputs at addresses: only a run can be at one."""
-    for each in fields(job.outputs):
-        path = getattr(job.outputs, each.name)
+    for name, path in job.outputs.paths().items():
         if not is_address(path):
             continue
-        if each.name != "run":
+        if name != "run":
             text = (
                 f"expected a path on this machine, found {path.partition('://')[0]}://...: only "
                 "the run of a job can be at an address; give a local path"
             )
-            yield Problem(f"outputs.{each.name}", text)
+            yield Problem(f"outputs.{name}", text)
             continue
         from streammc.stores.cloud.address import store_root
 
@@ -169,20 +168,19 @@ def _same_places(job: JobFile) -> list[Problem]:
     """Return a fault for every output at the place of another one, or of something unfinished."""
     seen: dict[str, str] = {}
     faults = []
-    for each in fields(job.outputs):
-        path = getattr(job.outputs, each.name)
-        if path is None or is_address(path):
+    for name, path in job.outputs.paths().items():
+        if is_address(path):
             continue
         place = os.path.realpath(path)
         if place in seen:
             text = f"expected another path than that of outputs.{seen[place]}, found {path!r} again"
-            faults.append(Problem(f"outputs.{each.name}", f"{text}: choose another"))
-        seen[place] = each.name
+            faults.append(Problem(f"outputs.{name}", f"{text}: choose another"))
+        seen[place] = name
         if not os.path.lexists(path):
             try:
                 refuse_reserved_name(Path(path))
             except ConfigError as error:
-                faults.append(Problem(f"outputs.{each.name}", str(error)))
+                faults.append(Problem(f"outputs.{name}", str(error)))
     return faults
 
 

@@ -165,7 +165,11 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """Where results go; paths are relative to the folder of the file."""
+    """Where results go.
+
+    Paths are relative to the folder of the file. {date} in one is the day of the start, {hash} a
+    digest of settings and inputs.
+    """
 
     run: str = key(
         "The run: draws, checkpoints and summary; a path or an address.", MISSING, path=True
@@ -179,6 +183,16 @@ class Outputs:
     predictions: str | None = key("Predictions; none without this key.", path=True)
     report: str | None = key("A page about the run, HTML; none without.", path=True)
     summary: str = key("JSON file with the end of the job.", "summary.json", path=True)
+    keep: int | None = key(
+        "How many of the sets of outputs that differ by {date}, {hash} or {generation} stay: once "
+        "the job is done, older ones that this file has made are deleted.  [default: all]",
+        minimum=1,
+    )
+
+    def paths(self) -> dict[str, str]:
+        """Return the outputs that are asked for, by key."""
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: path for name, path in known.items() if isinstance(path, str)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,13 +97,15 @@ class JobRecord:
             "started": utc_now(),
             "ended": None,
             "stages": [],
+            "sets": [],
         }
 
-    def begin(self, job: JobFile, identity: str) -> None:
-        """Set the job, and remember how it ended before."""
+    def begin(self, job: JobFile, identity: str) -> Any:
+        """Set the job, and remember how it ended before; return the sets of outputs of then."""
         self.path = Path(job.outputs.summary)
         self.document["job"] = identity
         self._before = _read(self.path)
+        return self._before.get("sets") if self._before.get("file") == self.document["file"] else []
 
     def running(self) -> None:
         """Write that the job runs."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import click
 
-from streammc.cli.jobs.growing import earlier_generation, earlier_text
+from streammc.cli.jobs.growing import earlier_generation, earlier_text, generation_words
 from streammc.cli.jobs.job_faults import (
     Built,
     built,
@@ -18,7 +19,7 @@ from streammc.cli.jobs.job_faults import (
     known_faults,
     row_faults,
 )
-from streammc.cli.jobs.job_file import JobFile, read_job
+from streammc.cli.jobs.job_file import JobFile, Outputs, read_job
 from streammc.cli.jobs.job_plan import first_rows
 from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
 from streammc.cli.jobs.job_stages import (
@@ -30,10 +31,18 @@ from streammc.cli.jobs.job_stages import (
     stage_settings,
     stages_of,
 )
+from streammc.cli.jobs.named_outputs import (
+    HASH,
+    delete_older,
+    name_faults,
+    named_job,
+    parse_date,
+    sets_with,
+)
 from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.options import CodeOption
 from streammc.cli.output import Output, number, table
-from streammc.errors import ConfigError, StreammcError
+from streammc.errors import ConfigError, IdentityError, StreammcError
 from streammc.samplers.common.sampler import ExecutionOptions
 from streammc.settings import values_of
 
@@ -45,6 +54,18 @@ _OF_SCORES: Final = ("elpd_loo", "p_loo", "elpd_waic", "lpd", "n", "left_out", "
 _OF_PREDICTIONS: Final = ("rows", "draws", "log_score")
 
 
+class Settled(NamedTuple):
+    """A job without faults."""
+
+    job: JobFile
+    stages: list[Stage]
+    made: Built
+    written: Outputs
+    """Outputs with the words of their paths, as the file has them."""
+    words: dict[str, str]
+    """What stands for the words, but for the generation."""
+
+
 def settled(
     ctx: click.Context,
     output: Output,
@@ -52,7 +73,7 @@ def settled(
     settings: Any,
     *,
     every: bool = False,
-) -> tuple[JobFile, list[Stage], Built]:
+) -> Settled:
     """Return the job in a file, its stages, and its model and sampler.
 
     Stages take the ``settings`` of the command that they have, too. Without ``every`` the faults of
@@ -68,6 +89,10 @@ def settled(
     job, problems = read_job(path)
     if problems and not every:
         raise RefusedJob(path, problems)
+    problems = known_faults(problems, name_faults(job))
+    written, words, day = job.outputs, {}, parse_date(settings.date)
+    if not problems:
+        job, words = named_job(job, day)
     problems = known_faults(problems, job_faults(job))
     stages: list[Stage] = []
     if can_be_staged(job, problems):
@@ -85,7 +110,7 @@ def settled(
     if problems:
         raise RefusedJob(path, problems)
     assert made is not None
-    return job, stages, made
+    return Settled(job, stages, made, written, words)
 
 
 def _of_stages(settings: Any) -> dict[str, Any]:
@@ -123,11 +148,14 @@ def run_stages(
     job: JobFile,
     stages: list[Stage],
     made: Built,
+    *,
+    overwrite: bool = False,
 ) -> tuple[int, list[str]]:
     """Run the stages in order; return the exit code and the text of the last results.
 
     A job whose stopping rule is not met ends there, without predictions. An earlier generation of
-    a table that grows ends there too, and the next one begins.
+    a table that grows ends there too, and the next one begins. With ``overwrite`` outputs that
+    were made from other inputs or settings are replaced, and no others.
     """
     missed = False
     texts: list[str] = []
@@ -138,13 +166,26 @@ def run_stages(
         output.beat()
         output.note(f"{position}/{len(stages)} {stage.name}: {stage.output}")
         before = _stamp(stage.mark)
-        began = time.monotonic()
+        began, replaced = time.monotonic(), False
         entry: dict[str, Any] = {"stage": stage.name, "output": os.path.abspath(stage.output)}
         try:
             if stage.name == "sample":
-                refuse_others(ctx, output, stages[position - 1 :])
+                if not overwrite:
+                    refuse_others(ctx, output, stages[position - 1 :])
                 _refuse_settings(record.file, job, stage, made)
-            result = call_stage(ctx, output, stage)
+            try:
+                result = call_stage(ctx, output, stage)
+            except IdentityError as error:
+                if not (overwrite and error.overwrite):
+                    raise
+                output.note(f"{stage.output} is of other inputs or settings: it is replaced")
+                result, replaced = call_stage(ctx, output, stage, overwrite=True), True
+        except IdentityError as error:
+            record.add({**entry, "outcome": "not finished"})
+            if not error.overwrite:
+                raise
+            advice = f"{error.overwrite}, or write {HASH} in the outputs: other inputs have others"
+            raise type(error)(error.without_overwrite, advice) from error
         except ConfigError as error:  # of a setting: the words are those of the file
             record.add({**entry, "outcome": "not finished"})
             raise RefusedJob(record.file, [Problem.of_error(stage.name, error)]) from error
@@ -152,7 +193,8 @@ def run_stages(
             record.add({**entry, "outcome": "not finished"})
             raise
         now = _stamp(stage.mark)
-        outcome = "made" if before is None else "kept" if before == now else stage.changed
+        changed = "replaced" if replaced else stage.changed
+        outcome = "made" if before is None else "kept" if before == now else changed
         seconds = round(time.monotonic() - began, 1)
         record.add({**entry, "outcome": outcome, "seconds": seconds})
         if stage.earlier:
@@ -203,22 +245,31 @@ def carry_out(
     ctx: click.Context, output: Output, path: str, record: JobRecord, settings: Any
 ) -> int:
     """Carry out the job in a file and print its summary; return the exit code."""
-    job, stages, made = settled(ctx, output, path, settings)
+    settings = replace(settings, date=parse_date(settings.date))  # one day, also at midnight
+    job, stages, made, written, words = settled(ctx, output, path, settings)
     with job_lock(path):
         if job.source.append is not None:  # another process may have appended in the meantime
-            job, stages, made = settled(ctx, output, path, settings)
+            job, stages, made, written, words = settled(ctx, output, path, settings)
         identity = job_id(job)
         output.context["job"] = identity
-        record.begin(job, identity)
+        before = record.begin(job, identity)
+        record.document["sets"] = sets_with(before, words)
         if not all(os.path.lexists(stage.output) for stage in stages):
             for each in (*(stage.output for stage in stages), job.outputs.summary):
                 os.makedirs(os.path.dirname(os.path.abspath(each)), exist_ok=True)
             record.running()
-        code, texts = run_stages(ctx, output, record, job, stages, made)
+        code, texts = run_stages(
+            ctx, output, record, job, stages, made, overwrite=settings.overwrite
+        )
         earlier = earlier_generation(job, appended=True)
         if earlier is not None:
             record.document["earlier_generation"] = earlier
             output.warn(earlier_text(earlier))
+        record.document["sets"] = sets_with(before, words | generation_words(job))
+        if not code and written.keep is not None:
+            record.document["sets"], faults = delete_older(written, record.document["sets"])
+            for fault in faults:
+                output.warn(fault)
         stages_text = _stages_text(record.document["stages"])
         record.end(code)
     output.context.pop("stage", None)

@@ -9,12 +9,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from site_api import api_pages, overview_links, without_roles
 from site_commands import with_options
-from site_sections import navigation, section_indexes
+from site_sections import llms_text, navigation, section_indexes
 from site_sources import linked_sources, rewritten_links, source_page, unescaped_pipes
 
 from streammc.cli.jobs.job_file import job_schema
 
 SCHEMA = "reference/job.schema.json"
+LLMS = "llms.txt"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -23,6 +24,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = api_pages() | section_indexes(pages)
     made |= {source_page(path): text for path, text in linked_sources(pages).items()}
     made[SCHEMA] = json.dumps(job_schema(), indent=2) + "\n"
+    made[LLMS] = llms_text({**pages, **made}, config.site_description or "")
     for uri, text in made.items():
         files.append(File.generated(config, uri, content=text))
     config.nav = navigation({**pages, **made})

@@ -73,6 +73,36 @@ def section_indexes(pages: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
+def llms_text(pages: Mapping[str, str], description: str) -> str:
+    """Return ``llms.txt``: the pages for users with their first sentences, for language models.
+
+    The form is that of https://llmstxt.org; those who develop have an optional section.
+    """
+    lines = ["# streammc", "", f"> {description}", ""]
+    lines += ["- [Overview](index.html)"]
+    for folder, heading in SECTIONS.items():
+        if folder in OF_DEVELOPMENT:
+            continue
+        lines += ["", f"## {heading}", ""]
+        for uri in pages_of(folder, pages):
+            sentence = first_sentence(pages[uri])
+            about = f": {sentence}" if sentence else ""
+            lines.append(f"- [{title(pages[uri])}]({uri.removesuffix('.md')}.html){about}")
+    lines += ["", "## Optional", ""]
+    for folder in OF_DEVELOPMENT:
+        lines.append(f"- [{SECTIONS[folder]}]({folder}/index.html): {INTRODUCTIONS[folder]}")
+    return "\n".join(lines) + "\n"
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of prose of a page, without links; empty if there is none."""
+    for paragraph in text.split("\n\n")[1:]:
+        if re.match(r"[\w*`\[]", paragraph) and "<!--" not in paragraph:
+            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+            return re.split(r"(?<=[.?!])\s|:$", plain)[0]
+    return ""
+
+
 def navigation(pages: Mapping[str, str]) -> list[Any]:
     """Return the navigation: the landing page, every section, and those of development as one."""
     nav: list[Any] = [{"streammc": "index.md"}]

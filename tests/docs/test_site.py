@@ -183,6 +183,16 @@ def test_pages_show_docstrings_options_and_the_schema(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_llms_txt_lists_pages_that_are_there(site: Path) -> None:
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    assert text.startswith("# streammc\n\n> Bayesian inference")
+    links = re.findall(r"^- \[.+?\]\(([^)]+)\)", text, re.M)
+    assert len(links) > 40
+    assert [] == [link for link in links if not (site / link).exists()]
+    assert "how-to/jobs.html): One rule: **give the same command again.**" in text
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(browser() is None, reason="no Chromium")
 @pytest.mark.parametrize("worker", [True, False])
 def test_search_works_from_a_folder_without_a_request(site: Path, worker: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from command_line import program
-from job_tables import write_job
+from job_tables import write_job, write_table
 
 from streammc import errors
 
@@ -59,7 +59,7 @@ def test_the_codes_of_the_examples_are_those_of_the_errors() -> None:
 
 
 @pytest.mark.slow
-def test_cron_runs_the_command_of_its_line(job: Path) -> None:
+def test_cron_runs_the_command_of_its_line(tmp_path: Path) -> None:
     lines = (JOBS / "crontab").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines if re.match(r"[A-Z]+=", line))
     schedule = [line for line in lines if re.match(r"[0-9*]", line)]
@@ -67,13 +67,26 @@ def test_cron_runs_the_command_of_its_line(job: Path) -> None:
     *times, command = schedule[0].split(maxsplit=5)
     assert all(re.fullmatch(r"[0-9*/,-]+", each) for each in times)
     assert "%" not in command  # cron would make a line break of it
-    environment = {**settings, "STREAMMC": str(BIN / "streammc"), "JOB": str(job / "job.toml")}
-    command = command.replace("/srv/flights", str(job))
-    done = subprocess.run(
-        ["sh", "-c", command], env={**os.environ, **environment}, timeout=120, check=False
+    folder = tmp_path / "flights"
+    folder.mkdir()
+    (folder / "nightly.toml").write_text(
+        (JOBS / "nightly.toml").read_text().replace(" + hour", "").replace("= 14", "= 1")
     )
-    assert 0 == done.returncode
-    assert "ended" == json.loads((job / "heartbeat.json").read_text())["state"]
+    environment = {**settings, "STREAMMC": str(BIN / "streammc")}
+    environment["JOB"] = environment["JOB"].replace("/srv/flights", str(folder))
+    command = command.replace("/srv/flights", str(folder))
+    made = []
+    for seed in (1, 1, 2):  # the second night brings no new table
+        if not made or seed == 2:
+            write_table(folder / "flights.parquet", seed=seed)
+        done = subprocess.run(
+            ["sh", "-c", command], env={**os.environ, **environment}, timeout=120, check=False
+        )
+        assert 0 == done.returncode, (folder / "job.log").read_text()
+        assert "ended" == json.loads((folder / "heartbeat.json").read_text())["state"]
+        made.append(os.listdir(folder / "nights"))
+    assert [1, 1, 1] == list(map(len, made))
+    assert made[0] == made[1] != made[2]
 
 
 def unit_settings(name: str) -> dict[str, str]:

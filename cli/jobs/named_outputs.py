@@ -1,0 +1,219 @@
+"""Outputs of a job with a name for every night or every input: ``{date}``, ``{hash}``, ``keep``.
+
+``{date}`` in a path is the day for which the job runs. ``{hash}`` in an output is a digest of
+settings and inputs: the same job on the same tables has the same outputs, so that it goes on after
+a kill, and any other has others. The outputs of one start are a *set*. The summary lists the sets
+that this job file has made, and of these alone the oldest are deleted where ``keep`` says so; a
+path that holds no output of streammc is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from streammc.cli.jobs.growing import GENERATION
+from streammc.cli.jobs.job_file import JobFile, Outputs, absolute, with_paths
+from streammc.cli.jobs.problems import Problem
+from streammc.errors import ConfigError, StreammcError, one_line
+from streammc.trace.addresses import is_address
+
+DATE: Final = "{date}"
+HASH: Final = "{hash}"
+_WORDS: Final = (DATE, HASH, GENERATION)
+_WORD: Final = re.compile(r"\{\w*\}")
+_DIGITS: Final = 12
+"""Hexadecimal digits of ``{hash}``."""
+
+Words = Mapping[str, str]
+"""Word in the paths of outputs -> its text: what tells a set of outputs from others."""
+
+
+def parse_date(text: str | None) -> str:
+    """Return the day of ``--date``, by default today in local time, as YYYY-MM-DD.
+
+    Raises
+    ------
+    ConfigError
+        If it is no day.
+    """
+    if text is None:
+        return date.today().isoformat()
+    try:
+        found = date.fromisoformat(text).isoformat()
+    except ValueError:
+        found = None
+    if found != text:
+        raise ConfigError(f"expected a day such as 2026-01-31 for --date, found {text!r}: give one")
+    return text
+
+
+def name_faults(job: JobFile) -> Iterator[Problem]:
+    """Yield what is wrong with the words in the paths of outputs, as the file has them."""
+    outputs = job.outputs
+    if outputs is None:  # a fault of its own
+        return
+    named: dict[str, set[str]] = {}
+    for name, path in outputs.paths().items():
+        words = set(_WORD.findall(path))
+        for word in sorted(words - set(_WORDS)):
+            text = f"expected {', '.join(_WORDS)}, found {word!r} in {path!r}: choose one of them"
+            yield Problem(f"outputs.{name}", text)
+        words &= set(_WORDS)
+        if words & {DATE, HASH} and job.source is not None and job.source.append is not None:
+            text = f"expected {GENERATION} beside source.append, found {path!r}: write it instead"
+            yield Problem(f"outputs.{name}", text)
+        if words:
+            named[name] = words
+    if outputs.keep is None:
+        return
+    if not named:
+        text = f"expected {DATE}, {HASH} or {GENERATION} in a path, found none: write 'run-{DATE}'"
+        yield Problem("outputs.keep", text)
+    for name, words in named.items():
+        path = getattr(outputs, name)
+        if name == "summary":
+            text = (
+                f"expected one path for every start, since the summary lists what outputs.keep "
+                f"may delete, found {path!r}: leave {' and '.join(sorted(words))} out"
+            )
+            yield Problem("outputs.summary", text)
+        elif is_address(path):
+            text = f"expected paths on a local disk for keep, found {path!r}: leave keep out"
+            yield Problem("outputs.keep", text)
+        elif words != named[min(named)]:
+            text = (
+                f"expected the same words in all outputs for keep, found {path!r} beside "
+                f"{getattr(outputs, min(named))!r}: write the same ones"
+            )
+            yield Problem(f"outputs.{name}", text)
+
+
+def of_day(job: JobFile, day: str) -> JobFile:
+    """Return a job with a day, YYYY-MM-DD, in its paths."""
+
+    def dated(path: str) -> str:
+        return path.replace(DATE, day)
+
+    return with_paths(job, dated, dated)
+
+
+def named_job(job: JobFile, day: str) -> tuple[JobFile, dict[str, str]]:
+    """Return a job of a day with its words replaced, but for the generation; and these words."""
+    used = set(_WORD.findall(" ".join(job.outputs.paths().values())))
+    words = {DATE: day} if DATE in used else {}
+    dated = of_day(job, day)
+    if HASH in used:
+        words[HASH] = _digest(dated)
+    return replace(dated, outputs=_with_words(dated.outputs, words)), words
+
+
+def _digest(job: JobFile) -> str:
+    """Return the digest of the settings and inputs of a job, whatever its outputs are called."""
+    from streammc.cli.input_description import absolute_input, describe_inputs
+    from streammc.cli.receipt import store_fingerprint
+
+    settings = asdict(with_paths(replace(job, outputs=Outputs(run="")), absolute, absolute_input))
+    tables = [*(job.source.files or ()), *(getattr(job.predict, "files", None) or ())]
+    stores = [job.source.store, getattr(job.predict, "store", None)]
+    found = [store_fingerprint(store) for store in stores if store is not None]
+    text = json.dumps([settings, describe_inputs(tables), found], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _with_words(outputs: Outputs, words: Words) -> Outputs:
+    """Return outputs with words of their paths replaced."""
+    return replace(outputs, **{n: _spelled(path, words) for n, path in outputs.paths().items()})
+
+
+def _spelled(path: str, words: Words) -> str:
+    for word, text in words.items():
+        path = path.replace(word, text)
+    return path
+
+
+def sets_with(before: object, words: Words) -> list[dict[str, str]]:
+    """Return the sets that a job file has made, oldest first, with the present one last.
+
+    ``before`` is the list of its last summary, if that has one.
+    """
+    known = before if isinstance(before, list) else []
+    kept = [dict(each) for each in known if isinstance(each, dict) and each != words]
+    return [*kept, dict(words)] if words else kept
+
+
+def delete_older(
+    written: Outputs, sets: list[dict[str, str]]
+) -> tuple[list[dict[str, str]], list[str]]:
+    """Delete the oldest of some sets of outputs; return those that are left, and warnings.
+
+    Parameters
+    ----------
+    written
+        Outputs as the file has them, with ``keep``.
+    sets
+        As of :func:`sets_with`; the newest ``keep`` stay.
+    """
+    assert written.keep is not None
+    older, left, warnings = sets[: -written.keep], sets[-written.keep :], []
+    present = {Path(path) for path in _with_words(written, sets[-1]).paths().values()}
+    folders = {parent for path in present for parent in path.parents}
+    for words in reversed(older):
+        faults = []
+        for name, path in _with_words(written, words).paths().items():
+            if Path(path) in present or _WORD.search(path) or path == getattr(written, name):
+                continue
+            try:
+                fault = _delete(Path(path))
+                for parent in Path(path).parents:  # folders of this set alone, now empty
+                    if parent in folders or not parent.is_dir() or any(parent.iterdir()):
+                        break
+                    parent.rmdir()
+            except (OSError, StreammcError) as error:
+                fault = one_line(str(error))
+            if fault:
+                faults.append(
+                    f"expected to delete {path!r}, older than the {written.keep} sets of "
+                    f"outputs.keep, found {fault}: it is left"
+                )
+        if faults:
+            left.insert(0, words)
+            warnings += faults
+    return left, warnings
+
+
+def _delete(path: Path) -> str:
+    """Delete an output and its receipt; return why not, or nothing."""
+    from streammc.trace.debris import RECEIPT
+    from streammc.trace.kinds import CONTROL_VARIATES, FILE, PREDICTIONS, RUN, STORE, found_at
+    from streammc.trace.lock import run_lock
+    from streammc.unfinished import remove
+
+    receipt = path.with_name(f"{path.name}{RECEIPT}")
+    if os.path.lexists(path):
+        found = found_at(path)
+        kind = None if found is None else found.kind
+        if kind not in (RUN, STORE, CONTROL_VARIATES, PREDICTIONS, FILE) or path.is_symlink():
+            return "something else than an output of streammc"
+        if kind == FILE and not receipt.is_file():
+            return "a file without a receipt of streammc"
+        with ExitStack() as stack:
+            if kind == RUN:
+                stack.enter_context(run_lock(path))
+            if kind == FILE:
+                path.unlink()
+            else:
+                # Under a name that 'streammc gc' knows, in case of a kill.
+                away = path.with_name(f"{path.name}.partial-{os.getpid()}")
+                path.rename(away)
+                remove(away)
+    receipt.unlink(missing_ok=True)
+    return ""
