@@ -89,8 +89,9 @@ def settled(
     job, problems = read_job(path)
     if problems and not every:
         raise RefusedJob(path, problems)
-    problems = known_faults(problems, name_faults(job))
-    written, words, day = job.outputs, {}, parse_date(settings.date)
+    problems = known_faults(problems, list(name_faults(job)))
+    written, day = job.outputs, parse_date(settings.date)
+    words: dict[str, str] = {}
     if not problems:
         job, words = named_job(job, day)
     problems = known_faults(problems, job_faults(job))

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from streammc.cli.jobs.growing import GENERATION
 from streammc.cli.jobs.job_file import JobFile, Outputs, absolute, with_paths
@@ -103,7 +103,8 @@ def of_day(job: JobFile, day: str) -> JobFile:
     def dated(path: str) -> str:
         return path.replace(DATE, day)
 
-    return with_paths(job, dated, dated)
+    found: JobFile = with_paths(job, dated, dated)
+    return found
 
 
 def named_job(job: JobFile, day: str) -> tuple[JobFile, dict[str, str]]:
@@ -131,7 +132,8 @@ def _digest(job: JobFile) -> str:
 
 def _with_words(outputs: Outputs, words: Words) -> Outputs:
     """Return outputs with words of their paths replaced."""
-    return replace(outputs, **{n: _spelled(path, words) for n, path in outputs.paths().items()})
+    paths: dict[str, Any] = {n: _spelled(path, words) for n, path in outputs.paths().items()}
+    return replace(outputs, **paths)
 
 
 def _spelled(path: str, words: Words) -> str:
