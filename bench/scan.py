@@ -97,7 +97,7 @@ def seconds_of_reading(path: Path) -> float:
 
 def peer_row(name: str, n_rows: int, path: Path) -> str:
     """Return the row of a package that fits a table in memory."""
-    usage = measure("-c", PEER, name, str(path), program=os.environ["PEERS"])
+    usage = measure("-c", PEER, name, str(path), command=os.environ["PEERS"])
     print(usage.output, file=sys.stderr)
     return (
         f"| {n_rows:,} | memory, {name}: a mode | {short(seconds_of_reading(path))} "
