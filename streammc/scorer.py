@@ -245,6 +245,29 @@ def export(
     }
 
 
+def of_run(run: Any, *, draws: int = DRAWS) -> Scorer:
+    """Return the scorer of a run, without a file and its limit of size.
+
+    Parameters
+    ----------
+    run : path or xarray.DataTree
+        Directory of a finished run, or the run opened from it.
+    draws
+        Number of draws to keep, thinned from all chains together; at least 2.
+
+    Raises
+    ------
+    DataError, ModelError, RefusedError, StoreError
+        As :func:`export`.
+    """
+    from streammc.prediction.predict import model_of, opened_run, require_predictable
+
+    opened = opened_run(run)
+    model = model_of(opened, None)
+    require_predictable(model, PredictionRequest(draws=draws))
+    return Scorer(_described(opened, model, draws))
+
+
 def _described(run: Any, model: Any, draws: int | None) -> Any:
     """Return the part of a model file that is the model; without ``draws`` their normal form.
 
@@ -604,6 +627,7 @@ class Scorer:
         interval: float | None = INTERVAL,
         new_groups: str = INTEGRATE,
         invalid: str = REFUSE,
+        sd: bool = False,
         threads: int | None = None,
     ) -> dict[str, Vector]:
         """Predict the rows of a table, as ``streammc.predict`` does from the same draws.
@@ -622,13 +646,16 @@ class Scorer:
         invalid : {'refuse', 'nan'}
             Rows that cannot be predicted, by a missing value, an unseen level or a value outside
             of the bounds of a spline: refuse them by name, or predict NaN.
+        sd
+            Also the standard deviation of the mean response over the draws.
         threads
             Number of threads; ``None``: the processors of the process, at most 8.
 
         Returns
         -------
         dict
-            ``mean`` (m,), and the ends of the band (m,), such as ``q5`` and ``q95``.
+            ``mean`` (m,), with ``sd`` its standard deviation (m,), and the ends of the band (m,),
+            such as ``q5`` and ``q95``.
 
         Raises
         ------
@@ -636,8 +663,13 @@ class Scorer:
             If a column does not exist, or a row cannot be predicted: the message names column,
             value and row.
         ConfigError
-            If an option is out of its range.
+            If an option is out of its range, or ``sd`` is asked of a model without draws.
         """
+        if sd and self._normal is not None:
+            raise ConfigError(
+                "expected a model file with draws for sd, found one with mean and covariance: "
+                "export fewer draws"
+            )
         request = PredictionRequest(
             interval=INTERVAL if interval is None else interval, new_groups=new_groups
         )
@@ -654,7 +686,8 @@ class Scorer:
             )
         columns = read_columns(table, self._kinds, self._level_columns)
         rows = next((_length(each) for each in columns.values()), _rows_of(table))
-        names = ("mean",) if interval is None else ("mean", *request.names)
+        ends = () if interval is None else request.ends
+        names = ("mean", *(["sd"] if sd else []), *(request.names if ends else ()))
         out = {name: np.full(rows, np.nan) for name in names}
         faults = _RowFaults(invalid == REFUSE)
         for name, column in columns.items():
@@ -667,7 +700,7 @@ class Scorer:
             keep = np.arange(start, min(start + _BLOCK, rows))
             keep = keep[~faults.of(keep)]
             if len(keep):
-                self._score(columns, keep, request, out, faults)
+                self._score(columns, keep, (sd, ends), out, faults)
 
         if not faults.refused:
             starts = range(0, rows, _BLOCK)
@@ -687,7 +720,7 @@ class Scorer:
         self,
         columns: Mapping[str, Vector | Codes],
         keep: Index,
-        request: PredictionRequest,
+        wanted: tuple[bool, Sequence[float]],
         out: dict[str, Vector],
         faults: _RowFaults,
     ) -> None:
@@ -721,10 +754,9 @@ class Scorer:
         with np.errstate(over="ignore", invalid="ignore"):
             for low in range(0, len(keep), step):
                 tile = slice(low, low + step)
-                means, ends = self._tile(
-                    design[:, tile], [each[tile] for each in levels], offset[tile], request, out
-                )
-                for name, each in zip(out, (means, *ends), strict=True):
+                each_level = [each[tile] for each in levels]
+                parts = self._tile(design[:, tile], each_level, offset[tile], *wanted)
+                for name, each in zip(out, parts, strict=True):
                     found[name][tile] = each
         bad = ~np.isfinite(found["mean"])
         report("undefined results", "mean", bad, found["mean"])
@@ -741,11 +773,10 @@ class Scorer:
         design: Matrix,
         levels: Sequence[Index],
         offset: Vector,
-        request: PredictionRequest,
-        out: Mapping[str, Vector],
-    ) -> tuple[Vector, Sequence[Vector]]:
-        """Return the means (m,) of some rows, and the ends of their bands, if any are wanted."""
-        wanted = request.ends if len(out) > 1 else ()
+        sd: bool,
+        wanted: Sequence[float],
+    ) -> list[Vector]:
+        """Return means, with ``sd`` standard deviations, and the ends of bands of some rows."""
         if self._normal is not None:
             return self._of_normal(design, offset, wanted)
         n_linear, m = len(self._intercept), design.shape[1]
@@ -760,20 +791,28 @@ class Scorer:
             eta[0] += offset[:, None]
         if self._covariance is None:
             means = responses(self._model, eta)
-            averages = mean(means, self._weights)
-            if not wanted:
-                return averages, ()
-            return averages, list(quantiles(means, wanted, self._weights, overwrite=True))
+            found = self._moments(means, sd)
+            ends = quantiles(means, wanted, self._weights, overwrite=True) if wanted else ()
+            return [*found, *ends]
         assert self._rules is not None
-        sd = self._spread(design)
-        averages = mean(self._rules.means(eta, sd), self._weights)
+        spread = self._spread(design)
+        found = self._moments(self._rules.means(eta, spread), sd)
         if not wanted:
-            return averages, ()
+            return found
         z = _normal_quantiles(effect_levels(self._draws))
-        points = eta[0][..., None] + sd[..., None] * z
+        points = eta[0][..., None] + spread[..., None] * z
         weights = None if self._weights is None else np.repeat(self._weights, z.shape[1])
         ends = quantiles(points.reshape(m, -1), wanted, weights, overwrite=True)
-        return averages, list(self._model.mean(ends.reshape(1, -1)).reshape(ends.shape))
+        return [*found, *self._model.mean(ends.reshape(1, -1)).reshape(ends.shape)]
+
+    def _moments(self, means: Matrix, sd: bool) -> list[Vector]:
+        """Return the averages (m,) of the mean responses (m, S) and, if wanted, their sd."""
+        averages = mean(means, self._weights)
+        if not sd:
+            return [averages]
+        away = means - averages[:, None]
+        variance = mean(away * away, self._weights)
+        return [averages, np.sqrt(np.maximum(variance, 0.0))]
 
     def _spread(self, design: Matrix) -> Matrix:
         """Return the standard deviations (m, S) of the effect of a new group."""
@@ -786,9 +825,7 @@ class Scorer:
         spread: Matrix = np.sqrt(np.maximum(first + z * (2.0 * both + z * second), 0.0))
         return spread
 
-    def _of_normal(
-        self, design: Matrix, offset: Vector, wanted: Sequence[float]
-    ) -> tuple[Vector, Sequence[Vector]]:
+    def _of_normal(self, design: Matrix, offset: Vector, wanted: Sequence[float]) -> list[Vector]:
         """Return means and ends where the coefficients are normal, and so the predictors."""
         assert self._normal is not None
         assert self._rules is not None
@@ -798,7 +835,7 @@ class Scorer:
         sd = np.sqrt(np.maximum(np.einsum("im,im->m", covariance @ x, x), 0.0))
         averages = self._rules.means(eta[None, :, None], sd[:, None])[:, 0]
         ends = [self._model.mean((eta + sd * NormalDist().inv_cdf(p))[None]) for p in wanted]
-        return averages, ends
+        return [averages, *ends]
 
 
 def _normal_quantiles(levels: Matrix) -> Matrix:
@@ -884,7 +921,12 @@ def read_columns(
     DataError
         If a column does not exist, or is of another kind or length.
     """
-    names = _names_of(table)
+    names = column_names(table)
+    if names is None:
+        raise DataError(
+            "expected a data frame, or a mapping from names to arrays, found "
+            f"{type(table).__name__}: give names to its columns"
+        )
     columns: dict[str, Vector | Codes] = {}
     length: int | None = None
     for name, kind in kinds.items():
@@ -903,18 +945,15 @@ def read_columns(
     return columns
 
 
-def _names_of(table: Any) -> list[str]:
-    """Return the names of the columns of a table."""
+def column_names(table: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame or mapping; ``None`` of anything else."""
     if isinstance(table, Mapping):
-        return [str(name) for name in table]
+        return list(table) if all(isinstance(name, str) for name in table) else None
     for attribute in ("column_names", "columns"):
         names = getattr(table, attribute, None)
         if names is not None and all(isinstance(name, str) for name in names):
             return list(names)
-    raise DataError(
-        f"expected a data frame, or a mapping from names to arrays, found {type(table).__name__}: "
-        "give names to its columns"
-    )
+    return None
 
 
 def _rows_of(table: Any) -> int:

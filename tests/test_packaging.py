@@ -93,6 +93,7 @@ DISTRIBUTIONS = {
     "arviz_stats": "arviz-stats",
     "google_crc32c": "google-crc32c",
     "IPython": "ipython",
+    "sklearn": "scikit-learn",
 }
 """Distributions whose name is not that of their module."""
 SHOWN = {"arviz-plots"}
@@ -128,7 +129,7 @@ def imports() -> set[str]:
 
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
-    extras = ("cloud", "distributed", "plots")
+    extras = ("cloud", "distributed", "plots", "sklearn")
     base, optional = set(requirements(())), set(requirements(extras)) - set(requirements(()))
     found = imports()
     assert set() == found - base - optional - GIVEN

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -251,6 +254,21 @@ def test_an_existing_file_is_left(fitted, tmp_path):
     streammc.export(fitted[0], tmp_path / "m.json", draws=10)
     streammc.export(fitted[0], tmp_path / "m.json", draws=20, overwrite=True)
     assert 20 == scorer.load(tmp_path / "m.json").facts["draws"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_example_with_mlflow_runs(fitted, tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    page = Path(__file__).resolve().parents[1] / "docs/how-to/predict.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    (code,) = (each for each in blocks if "mlflow" in each)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(fitted[2], "model.json")
+    new = frame(20, 2).assign(z=0.5)
+    space = {"streammc": streammc, "pd": pd, "new": new}
+    exec(code.replace("\nmlflow.pyfunc.load_model", "\nfound = mlflow.pyfunc.load_model"), space)
+    expected = scorer.load("model.json").predict(new)
+    np.testing.assert_array_equal(expected["q5"], space["found"]["q5"])
 
 
 def test_a_file_is_scored_by_numpy_alone(fitted):
