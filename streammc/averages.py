@@ -1396,7 +1396,7 @@ def _table(run: RunDirectory, model: Model, call: AverageCall) -> Dataset:
         options = replace(options, weight=call.weights, trials=None)
     with warnings.catch_warnings():  # no response is needed
         warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
-        made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True)
+        made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True, sampled=False)
     return cast(Dataset, made)
 
 

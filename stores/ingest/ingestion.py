@@ -293,15 +293,16 @@ def rows_of(
     depth: int = 4,
     keep: bool = False,
     in_order: bool = False,
+    sampled: bool = True,
     refuse_in_order: Callable[[], None] = lambda: None,
 ) -> Store | MemoryStore | StreamedTable:
     """Return the rows of a table in a new store, or without ``path`` in memory if they fit.
 
     Rows that need more than half of the available memory are read from the table whenever they are
     needed, unless ``keep`` is true; those of over 256 MB too, where ``in_order`` says that no more
-    is asked of them. ``refuse_in_order`` may raise before. Cells are made where the options do not
-    say otherwise, and kept in memory, unless they do not fit. Warnings name the line ``depth``
-    calls above.
+    is asked of them. Such tables keep a sample for a sampler, if ``sampled``. ``refuse_in_order``
+    may raise before. Cells are made where the options do not say otherwise, and kept in memory,
+    unless they do not fit. Warnings name the line ``depth`` calls above.
     """
     if options.cells is None and path is None and not keep and options.like is None:
         options = replace(options, cells="auto")
@@ -315,7 +316,7 @@ def rows_of(
     try:
         opened = open_table(table, missing_spellings(options))
         first_read = None if keep else ReadRecord()
-        if not keep and (opened.n_rows or 0) >= WATCHED_ROWS:
+        if not keep and sampled and (opened.n_rows or 0) >= WATCHED_ROWS:
             from streammc.stores.ingest.streamed_table import samples  # loads the compiler
 
             first_read = ReadRecord(samples(opened.n_rows or 0, 1))
@@ -332,7 +333,7 @@ def rows_of(
             refuse_in_order()
             from streammc.stores.ingest.streamed_table import StreamedTable  # loads the compiler
 
-            store = StreamedTable(prepared, folder)
+            store = StreamedTable(prepared, folder, sampled=sampled)
         else:
             _warn(prepared.size_warnings(in_memory=True), depth)
             store = _in_memory(prepared, options.chunk_rows)

@@ -56,6 +56,8 @@ class StreamedTable(RowTable, Shown):
         The table after its first pass, which is on record.
     folder
         Its temporary folder, which is removed with this object.
+    sampled
+        Whether the rows that a plan and a search ask for are kept from the first read.
 
     Raises
     ------
@@ -67,7 +69,7 @@ class StreamedTable(RowTable, Shown):
     sequential = True
     groups = None
 
-    def __init__(self, prepared: Prepared, folder: Path) -> None:
+    def __init__(self, prepared: Prepared, folder: Path, *, sampled: bool = True) -> None:
         self._removed = finalize(self, remove, folder)
         if prepared.groups is not None:
             raise ConfigError(
@@ -94,10 +96,10 @@ class StreamedTable(RowTable, Shown):
         self.reads = 1
         """Times that the table was read, the scan of the first included."""
         self._rows = StreamedRows(self, self._blocks.columns, row_bytes)
-        wanted = samples(self.n_rows, row_bytes)
-        if reader.drops or not np.array_equal(first.wanted, wanted):
+        wanted = samples(self.n_rows, row_bytes) if sampled else first.wanted
+        if sampled and (reader.drops or not np.array_equal(first.wanted, wanted)):
             self._rows.read(wanted)
-        else:  # positions in the table are those of rows
+        elif sampled:  # positions in the table are those of rows
             block = self._blocks.block(0, 0, reader.arrays(first.rows()))
             self._rows.keep(wanted, values_of(block, np.arange(len(wanted))))
         header = json.dumps({**attributes, "sources": None}, sort_keys=True)
@@ -429,7 +431,7 @@ class StreamedRows:
         rows = (starts[:, None] + np.arange(unit_rows)).ravel()
         inside = (rows >= 0) & (rows < self.n_rows)
         at = self._places(rows)
-        missing = inside & (self._known[at] != rows)
+        missing = inside & (self._known[at] != rows) if len(self._known) else inside
         if missing.any():
             new = _distinct(rows[missing])
             if len(self._known) + len(new) > _MOST_GATHERED:

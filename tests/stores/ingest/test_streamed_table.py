@@ -76,6 +76,17 @@ def test_rows_are_those_of_the_table_in_its_order(parquet):
     assert own.hessian == pytest.approx(other.hessian, rel=1e-12)
 
 
+def test_a_table_without_a_sample_reads_the_rows_that_are_asked_for(parquet):
+    options = IngestOptions(formula=FORMULA)
+    data = ingestion.rows_of(parquet, options, None, overwrite=False, sampled=False)
+    before, rows = data.reads, [3, N - 1, -1]
+    for own, other in zip(
+        gathered(data, rows), gathered(streamed(parquet, formula=FORMULA), rows), strict=True
+    ):
+        assert np.array_equal(own, other)
+    assert data.reads == before + 1
+
+
 @pytest.mark.filterwarnings("ignore:rows with missing values")
 @pytest.mark.parametrize("case", ["codes", "missing", "weights"])
 def test_codes_missing_values_and_weights(case, columns, tmp_path):
