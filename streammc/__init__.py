@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers, scorer
     from streammc.averages import comparisons, predictions, slopes
-    from streammc.checks.posterior_predictive import posterior_predictive
-    from streammc.checks.scoring import score
     from streammc.comparison import compare, loo
     from streammc.control_variates import compute as control_variates
     from streammc.fitting import fit
+    from streammc.frames import posterior_predictive, predict, score
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
-    from streammc.prediction.predict import predict
     from streammc.runs.interactive import notebook_bar, sample
     from streammc.scorer import export
     from streammc.stores.ingest.append import append
@@ -55,13 +53,13 @@ _LAZY: Final[dict[str, str]] = {
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
     "plots": "streammc.plots",
-    "posterior_predictive": "streammc.checks.posterior_predictive:posterior_predictive",
-    "predict": "streammc.prediction.predict:predict",
+    "posterior_predictive": "streammc.frames:posterior_predictive",
+    "predict": "streammc.frames:predict",
     "predictions": "streammc.averages:predictions",
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
-    "score": "streammc.checks.scoring:score",
+    "score": "streammc.frames:score",
     "scorer": "streammc.scorer",
     "simulate": "streammc.stores.simulation:simulate",
     "slopes": "streammc.averages:slopes",

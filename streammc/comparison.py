@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streammc.checks.ranking import Candidate, ranked
 from streammc.checks.scoring import (
@@ -23,16 +23,12 @@ from streammc.control_variates.bound import PASS_OPTIONS, check_progress
 from streammc.diagnostics.cost import relative
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, IdentityError, SamplingWarning
+from streammc.frames import data_set
 from streammc.likelihood.temperature import temperature_of
 from streammc.likelihood.unit_words import unit_of_model
 from streammc.prediction.predict import model_of, opened_run
-from streammc.protocols import Dataset, Model, Vector
+from streammc.protocols import Model, Vector
 from streammc.runs.run_summary import mean_statistics, run_cost
-from streammc.stores.data_set import RowTable
-from streammc.stores.ingest.ingest_options import IngestOptions, as_in
-from streammc.stores.ingest.ingestion import rows_of
-from streammc.stores.store import open_store
-from streammc.trace import kinds
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -100,7 +96,9 @@ def loo(
     request = ScoreRequest(
         draws=draws, rows=rows, seed=seed, scheduler=scheduler, progress=progress
     )
-    scoring = Scoring(opened, model_of(opened, model), rows_of_table(opened, table), request)
+    scoring = Scoring(
+        opened, model_of(opened, model), data_set(opened, table, fitted=True), request
+    )
     (scored,) = score_together([scoring], request)
     for line in scored.facts["warnings"]:
         warnings.warn(line, SamplingWarning, stacklevel=2)
@@ -139,39 +137,6 @@ def _elpd_data(scored: Scored, unit: str, pointwise: Vector | None) -> ELPDData:
         good_k=pareto["good_below"],
         **arrays,
     )
-
-
-def rows_of_table(run: RunDirectory, table: Any) -> Dataset:
-    """Return the rows that a run was fitted to, as ``table`` of :func:`loo` names them.
-
-    DataError if a run of rows in memory comes without a table; IdentityError if the store of the
-    run is another one now.
-    """
-    if isinstance(table, RowTable):
-        return cast(Dataset, table)
-    address = run.attributes.get("store")
-    if table is None:
-        if not isinstance(address, str) or address == "memory":
-            raise DataError(
-                f"expected the table of the run {str(run.path)!r}, which was fitted to rows in "
-                "memory, found none: give it, as it was given to streammc.fit"
-            )
-        return cast(Dataset, open_store(address))
-    if isinstance(table, str | os.PathLike):
-        there = kinds.found_at(table)
-        if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
-            return cast(Dataset, open_store(table))
-    design = run.attributes.get("design") or {}
-    formula = (design.get("formula") or {}).get("text")
-    if formula is None:
-        raise DataError(
-            f"expected a data set for the run {str(run.path)!r}, which no formula describes, found "
-            f"{type(table).__name__}: give what streammc.from_table or open_store returned"
-        )
-    offset = None if "offset(" in formula else design.get("offset")
-    options = IngestOptions(formula=formula, offset=offset, trials=design.get("trials"))
-    options = as_in(options, None)
-    return cast(Dataset, rows_of(table, options, None, overwrite=False, depth=5))
 
 
 @documented(PASS_OPTIONS)
@@ -225,7 +190,8 @@ def compare(
         draws=draws, rows=rows, seed=seed, scheduler=scheduler, progress=progress
     )
     candidates = [
-        Candidate(name, run, model_of(run, None), rows_of_table(run, table)) for name, run in pairs
+        Candidate(name, run, model_of(run, None), data_set(run, table, fitted=True))
+        for name, run in pairs
     ]
     found = ranked(candidates, request)
     for each in found:

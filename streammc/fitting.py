@@ -27,8 +27,9 @@ class FitCall(RunArguments, ColumnOptions):
     table : path, table, or list of them
         Files (CSV, also compressed, Parquet, Feather or Arrow IPC), patterns and directories of
         them, also at ``s3://``, ``gs://`` or ``az://``, folders ``name=value`` being columns; or
-        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
-        arrays, objects with ``__arrow_c_stream__``).
+        tables in memory or lazy ones (frames of pandas, polars, DuckDB, Dask or Ibis, Arrow tables,
+        mappings from names to arrays, objects with ``__arrow_c_stream__``). A lazy frame is
+        computed once, into a temporary file of the columns in use.
     formula
         ``"late ~ distance + C(origin) + (1 | carrier)"``: see the how-to on formulas. ``None``:
         ``response`` and the columns ``features``.

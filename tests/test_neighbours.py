@@ -1,5 +1,6 @@
 """Calls of other libraries on what streammc returns, as their users write them."""
 
+import importlib
 import pickle
 import warnings
 
@@ -103,3 +104,80 @@ def test_loo_of_replicated_rows(table, runs):
         warnings.simplefilter("ignore")  # of Pareto k
         found = azs.loo(tree)
     assert found.elpd == pytest.approx(streammc.loo(runs["x"], table).elpd, abs=0.1)
+
+
+def frames(table):
+    """Yield the table in every kind of frame whose library is installed, and its types."""
+    pl, duckdb, ibis, dd, pa = (
+        pytest.importorskip(name) if name in ("pyarrow",) else _installed(name)
+        for name in ("polars", "duckdb", "ibis", "dask.dataframe", "pyarrow")
+    )
+    yield "pandas", table.set_axis(np.arange(N) + 5)
+    yield "pyarrow", pa.Table.from_pandas(table)
+    yield "mapping", {name: table[name].to_numpy() for name in table}
+    if pl is not None:
+        yield "polars", pl.from_pandas(table)
+        yield "polars lazy", pl.from_pandas(table).lazy().filter(pl.col("x") > -1e9)
+    if duckdb is not None:
+        yield "duckdb", duckdb.from_arrow(pa.Table.from_pandas(table))
+    if dd is not None:
+        yield "dask", dd.from_pandas(table, npartitions=11)
+    if ibis is not None:
+        yield "ibis", ibis.memtable(table)
+
+
+def _installed(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def as_pandas(frame):
+    """Return a result of any kind as a frame of pandas."""
+    if isinstance(frame, dict):
+        return pd.DataFrame(frame)
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    for method in ("collect", "compute", "to_arrow_table", "to_pandas"):
+        frame = getattr(frame, method)() if hasattr(frame, method) else frame
+    return frame
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # pandas 3.1, of Dask
+def test_every_kind_of_frame_is_the_same_table_and_predictions_come_back_in_it(table, runs):
+    store = streammc.from_table(table, formula=FORMULAS["x"])
+    expected = streammc.predict(runs["x"], store)
+    seen = []
+    for kind, frame in frames(table):
+        assert store.fingerprint == streammc.from_table(frame, formula=FORMULAS["x"]).fingerprint
+        found = streammc.predict(runs["x"], frame)
+        assert isinstance(found, type(frame)), kind
+        plain = as_pandas(found)
+        assert ["row_id", "mean", "eti90_lb", "eti90_ub"] == list(plain.columns)
+        # Rows of a table are in its order, those of the store are shuffled.
+        order = np.argsort(expected["row_id"].values)
+        np.testing.assert_allclose(plain["mean"], expected["mean"].values[order], rtol=1e-6)
+        np.testing.assert_allclose(plain["eti90_lb"], expected["q5"].values[order], rtol=1e-6)
+        seen.append(kind)
+    assert {"pandas", "pyarrow", "mapping"} <= {*seen}
+    index = as_pandas(streammc.predict(runs["x"], table.set_axis(np.arange(N) + 5))).index
+    assert list(index[:2]) == [5, 6]
+
+
+def test_a_lazy_frame_is_fitted_and_one_that_fails_says_why(table, runs):
+    pl = pytest.importorskip("polars")
+    lazy = pl.from_pandas(table).lazy()
+    run = streammc.fit(lazy, FORMULAS["x"], "logistic", **SIZES)
+    assert np.array_equal(run["posterior"]["beta"], runs["x"]["posterior"]["beta"])
+    assert streammc.loo(run, lazy).elpd == streammc.loo(runs["x"], table).elpd
+    with pytest.raises(DataError, match="expected a lazy frame that can be computed, found Column"):
+        streammc.from_table(lazy.select(pl.col("none")), formula=FORMULAS["x"])
+
+
+@pytest.mark.filterwarnings("ignore:The .* data looks binary")
+def test_plots_of_arviz_take_the_run_and_its_replicated_responses(table, runs):
+    azp = pytest.importorskip("arviz_plots")
+    assert "beta" in azp.plot_forest(runs["x"], backend="none").viz["point_estimate"]
+    tree = streammc.posterior_predictive(runs["x"], table, rows=100, draws=50)
+    assert "y" in azp.plot_ppc_dist(tree, backend="none").viz["observed_dist"]

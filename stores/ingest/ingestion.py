@@ -58,8 +58,9 @@ class IngestCall(TableOptions, LayoutOptions, LikeOption, OverwriteOption):
     sources : path, table, or list of them
         Files (CSV, also compressed, Parquet, Feather or Arrow IPC), patterns and directories of
         them, also at ``s3://``, ``gs://`` or ``az://``, folders ``name=value`` being columns; or
-        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
-        arrays, objects with ``__arrow_c_stream__``).
+        tables in memory or lazy ones (frames of pandas, polars, DuckDB, Dask or Ibis, Arrow tables,
+        mappings from names to arrays, objects with ``__arrow_c_stream__``). A lazy frame is
+        computed once, into a temporary file of the columns in use.
     path
         Path of the new store, or its address: ``s3://``, ``gs://`` or ``az://``. Temporary files
         go beside it, those of an address into the system's folder for such: at most the size of
@@ -150,8 +151,9 @@ class TableCall(TableOptions, LikeOption, OverwriteOption):
     table : path, table, or list of them
         Files (CSV, also compressed, Parquet, Feather or Arrow IPC), patterns and directories of
         them, also at ``s3://``, ``gs://`` or ``az://``, folders ``name=value`` being columns; or
-        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
-        arrays, objects with ``__arrow_c_stream__``).
+        tables in memory or lazy ones (frames of pandas, polars, DuckDB, Dask or Ibis, Arrow tables,
+        mappings from names to arrays, objects with ``__arrow_c_stream__``). A lazy frame is
+        computed once, into a temporary file of the columns in use.
     path
         Path of the new store. ``None``: the rows stay in memory.
     overwrite

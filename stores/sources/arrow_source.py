@@ -87,7 +87,7 @@ def _plain(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-class _ArrowSchema(Source):
+class ArrowSource(Source):
     """Base class of the sources with an Arrow schema."""
 
     def _use(self, schema: Any) -> None:
@@ -105,7 +105,7 @@ def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
         return frozenset()
 
 
-class ParquetSource(_ArrowSchema):
+class ParquetSource(ArrowSource):
     """One Parquet file.
 
     Pages that were written with a checksum are checked.
@@ -201,7 +201,7 @@ def _joined(label: str, what: str) -> DataError:
     )
 
 
-class IpcSource(_ArrowSchema):
+class IpcSource(ArrowSource):
     """One Arrow IPC file (Feather version 2) or stream.
 
     The file is memory-mapped, so that a record batch of any size can be read slice by
@@ -303,7 +303,7 @@ def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
     return dict(table)
 
 
-class MemorySource(_ArrowSchema):
+class MemorySource(ArrowSource):
     """A table in memory, or an Arrow stream that can be read once.
 
     It is a ``pyarrow`` table or record batch, a pandas or polars data frame, a mapping of names to

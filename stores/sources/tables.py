@@ -294,7 +294,9 @@ def _check_names(source: Source, first: Source) -> None:
 
 def _format(source: Source) -> str:
     name = type(source).__name__.removesuffix("Source")
-    return {"Csv": "CSV", "Ipc": "Arrow", "Memory": "a table"}.get(name, name)
+    return {"Csv": "CSV", "Ipc": "Arrow", "Memory": "a table", "Lazy": "a lazy frame"}.get(
+        name, name
+    )
 
 
 def distinct_files(parts: Sequence[Any]) -> list[Any]:
@@ -313,9 +315,12 @@ def memory_source(item: Any) -> Source:
     """Return the source of a table in memory."""
     from streammc.stores.sources.array_source import ArraySource
     from streammc.stores.sources.arrow_source import MemorySource
+    from streammc.stores.sources.lazy_source import lazy_source
 
     if isinstance(item, ArraySource):
         return item
+    if not isinstance(item, Mapping) and (lazy := lazy_source(item)) is not None:
+        return lazy
     wanted = ("__arrow_c_stream__", "__arrow_c_array__")
     foreign = type(item).__module__.partition(".")[0] == "xarray"
     if foreign or (
@@ -337,8 +342,6 @@ def _remedy(item: Any) -> str:
         return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
     if module == "xarray":
         return "use streammc.from_xarray for xarray"
-    if hasattr(item, "collect"):
-        return "collect() it first, or ingest its files"
     if hasattr(item, "files"):
         return "ingest its files"
     return "use streammc.from_arrays for arrays"

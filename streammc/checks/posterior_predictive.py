@@ -114,9 +114,9 @@ def posterior_predictive(
 
     Parameters
     ----------
-    store
-        The store of the run; or another table with its columns, made with ``like`` that store,
-        except for a mixed model.
+    store : data set, path, table, or None
+        The rows of the run, as of ``streammc.score``; or another table with its columns, made with
+        ``like`` the store of the run, except for a mixed model.
     rows
         Number of rows, drawn by their number without replacement; a smaller table is taken
         whole. Rows of weight 0 are left out.

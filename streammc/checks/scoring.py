@@ -438,8 +438,9 @@ def score(
 
     Parameters
     ----------
-    store
-        The store of the run.
+    store : data set, path, table, or None
+        The rows that the run was fitted to: their store or its path, or the table that was given to
+        ``streammc.fit``; ``None``: the store of the run.
     rows
         Number of rows, or groups, to evaluate at every draw; those of a larger table are drawn by
         their number. ``None``: all, or 10,000 of a table of more than 2e8 / draws rows.

@@ -282,9 +282,10 @@ def predict(
     ----------
     run : path or xarray.DataTree
         Directory of a finished run, or the run opened from it.
-    store
-        The table, with the features of the run. If the store of the run is standardised or has
-        a formula, make this one with ``like`` that store. Scores need a response.
+    store : data set, path, or table
+        The table, with the columns of the run: a data set, made with ``like`` the store of the run
+        if that is standardised or has a formula; a store by its path; or a table as of
+        ``streammc.from_table``, such as a data frame. Scores need a response.
     path
         zarr group to make. ``None``: a temporary folder, removed when the process ends. Tables
         (.csv, .parquet) are written by the command line.
@@ -321,7 +322,10 @@ def predict(
     xarray.Dataset
         ``mean``, ``q5``, ``q95`` (row), in the order of the store, and ``row_id``; for a binary
         response the ROC curve; with ``by`` the groups. Attributes: ``auc``, ``log_score`` and a
-        record of the options.
+        record of the options. For a data frame (pandas, polars, pyarrow, DuckDB, Dask, Ibis, or a
+        mapping), without ``path`` and ``by``, a frame of its kind instead, with a row for each of
+        its rows: ``row_id``, ``mean``, and the ends of the interval named as in ArviZ, such as
+        ``eti90_lb`` and ``eti90_ub``. Of a lazy frame it is lazy.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 CASES = r"""
 streammc.posterior_predictive("nowhere", store)
-streammc.posterior_predictive("run", "flights.zarr")
+streammc.posterior_predictive("run", "none.zarr")
 streammc.posterior_predictive("run", store, rows=0)
 streammc.posterior_predictive("run", store, draws=1)
 streammc.posterior_predictive("run", store, model=models.poisson())

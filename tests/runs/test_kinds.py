@@ -24,13 +24,9 @@ def store() -> Any:
 MODEL = streammc.models.logistic()
 
 CASES: dict[str, tuple[Any, str]] = {
-    "predict, frame": (
-        lambda s: streammc.predict("run", FRAME),
-        "found DataFrame: call streammc.from_t",
-    ),
-    "predict, path": (
-        lambda s: streammc.predict("run", "x.zarr"),
-        "write streammc.open_store('x.z",
+    "predict, no table": (
+        lambda s: streammc.predict("run", None),
+        "expected a data set, such as",
     ),
     "predict, run": (lambda s: streammc.predict(3, s), "expected the path of a run"),
     "sample, frame": (
@@ -116,14 +112,7 @@ def test_argument_of_another_kind_is_refused(store: Any, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_dask_and_lazy_frames_are_refused_with_what_to_call() -> None:
+def test_a_series_of_dask_is_refused_with_what_to_call() -> None:
     frames = pytest.importorskip("dask.dataframe")
     with pytest.raises(ConfigError, match=r"for streammc\.from_dask"):
-        streammc.from_table(frames.from_pandas(FRAME, npartitions=2), response="y")
-
-    class Lazy:
-        def collect(self) -> pd.DataFrame:
-            return FRAME
-
-    with pytest.raises(ConfigError, match=r"collect\(\) it first"):
-        streammc.from_table(Lazy(), response="y")
+        streammc.from_table(frames.from_pandas(FRAME, npartitions=2)["y"], response="y")

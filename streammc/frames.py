@@ -1,0 +1,132 @@
+"""Answers for tables of any kind: frames in, frames of the same kind out.
+
+``predict``, ``score`` and ``posterior_predictive`` of the packages below take data sets; here they
+take tables, too, with the columns of the run.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar, cast
+
+import pyarrow as pa
+
+from streammc.checks import posterior_predictive as replicating
+from streammc.checks import scoring
+from streammc.errors import DataError
+from streammc.prediction import predict as predicting
+from streammc.prediction.predict import opened_run
+from streammc.protocols import Dataset
+from streammc.stores.data_set import RowTable
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+from streammc.stores.ingest.ingestion import rows_of
+from streammc.stores.sources.frame_kinds import frame_of_kind, is_frame
+from streammc.stores.store import open_store
+from streammc.trace import kinds
+from streammc.trace.run_directory import RunDirectory
+
+R = TypeVar("R")
+_ROWS: Final = 1 << 20
+"""Rows of predictions that are in memory at once."""
+
+
+def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
+    """Return a table as a data set in the columns of a run, on its scale, rows in their order.
+
+    Parameters
+    ----------
+    run
+        The run.
+    table
+        A data set, a store by its path, or a table as of ``streammc.from_table``. ``None``: the
+        store of the run.
+    fitted
+        Whether a table is that which was given to ``streammc.fit``, and is made as it was then.
+
+    Raises
+    ------
+    DataError
+        If the run does not say which columns it has, or was fitted to rows in memory and no table
+        is given.
+    """
+    if isinstance(table, RowTable):
+        return cast(Dataset, table)
+    address = run.attributes.get("store")
+    if table is None:
+        if not isinstance(address, str) or address == "memory":
+            raise DataError(
+                f"expected the table of the run {str(run.path)!r}, which was fitted to rows in "
+                "memory, found none: give it, as it was given to streammc.fit"
+            )
+        return cast(Dataset, open_store(address))
+    if isinstance(table, str | os.PathLike):
+        there = kinds.found_at(table)
+        if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
+            return cast(Dataset, open_store(table))
+    design = run.attributes.get("design") or {}
+    formula: str | None = (design.get("formula") or {}).get("text")
+    if not design or (fitted and formula is None):
+        raise DataError(
+            f"expected a data set for the run {str(run.path)!r}, which no formula describes, found "
+            f"{type(table).__name__}: give what streammc.from_table or open_store returned"
+        )
+    if fitted and formula is not None:
+        offset = None if "offset(" in formula else design.get("offset")
+        options = IngestOptions(formula=formula, offset=offset, trials=design.get("trials"))
+        return cast(Dataset, rows_of(table, as_in(options, None), None, overwrite=False, depth=6))
+    options = as_in(IngestOptions(), SimpleNamespace(attributes=design))
+    with warnings.catch_warnings():  # no response is needed
+        warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
+        made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True)
+    return cast(Dataset, made)
+
+
+def _of_fitted(function: Callable[..., R]) -> Callable[..., R]:
+    """Return a function of a run and its data set that takes the fitted table as well."""
+
+    @wraps(function)
+    def of_table(run: Any, store: Any = None, **options: Any) -> R:
+        if not isinstance(store, RowTable):
+            store = data_set(opened_run(run), store, fitted=True)
+        return function(run, store, **options)
+
+    return of_table
+
+
+score = _of_fitted(scoring.score)
+posterior_predictive = _of_fitted(replicating.posterior_predictive)
+
+
+@wraps(predicting.predict)
+def predict(run: Any, store: Any, path: Any = None, **options: Any) -> Any:
+    """Predict the rows of a table; for a frame without ``path`` and ``by``, return a frame."""
+    if store is None or isinstance(store, RowTable):
+        return predicting.predict(run, cast(Dataset, store), path, **options)
+    found = predicting.predict(run, data_set(opened_run(run), store), path, **options)
+    if path is not None or options.get("by") is not None or not is_frame(store):
+        return found
+    return frame_of_kind(store, *_batches(found))
+
+
+def _batches(found: Any) -> tuple[Any, Iterator[Any]]:
+    """Return the schema of predictions as a table, and their record batches.
+
+    The ends of the interval are named as in ArviZ: ``eti90_lb`` and ``eti90_ub``.
+    """
+    percent = int(float(found.attrs["interval"]) * 100)
+    low, high = (name for name in found.data_vars if str(name).startswith("q"))
+    names = {"row_id": "row_id", "mean": "mean", low: f"eti{percent}_lb", high: f"eti{percent}_ub"}
+    kept = {name: new for name, new in names.items() if name in found.variables}
+    n = found.sizes["row"]
+
+    def batch(start: int, stop: int) -> Any:
+        part = found.isel(row=slice(start, stop))
+        columns = {new: pa.array(part[name].to_numpy()) for name, new in kept.items()}
+        return pa.RecordBatch.from_pydict(columns)
+
+    batches = (batch(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
+    return batch(0, 0).schema, batches
