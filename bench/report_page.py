@@ -50,9 +50,10 @@ def main() -> None:
         if options.write:
             assert browser() is not None, "no Chromium: apt install chromium-headless-shell"
             FOLDER.mkdir(exist_ok=True)
-            picture(page, FOLDER / "light.png", 1100, 1500)
-            picture(page, FOLDER / "dark.png", 1100, 1500, dark=True)
+            picture(page, FOLDER / "light.png", 1280, 1000)
+            picture(page, FOLDER / "dark.png", 1280, 1000, dark=True)
             picture(page, FOLDER / "narrow.png", 400, 1500)
+            picture(page, FOLDER / "narrow-dark.png", 400, 1500, dark=True)
             printed(page, FOLDER / "print.png")
 
 

@@ -194,7 +194,7 @@ class PredictSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportSettings(OverwriteOption):
+class ReportSettings(IntervalOption, OverwriteOption):
     """Settings of ``streammc report``."""
 
     run: str = argument("run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,14 +24,14 @@ _PACKAGES: Final = ("streammc", "numpy", "scipy", "numba", "zarr", "xarray", "ma
 
 @command("report", ReportSettings, configurable=True)
 def report(ctx: click.Context, settings: ReportSettings) -> None:
-    """Write one self-contained HTML page about RUN: question, results, trust, cost.
+    """Write one self-contained HTML page about RUN: answer, data, model, trust, cost.
 
     The same command again leaves a page that is up to date, and renews one that is not.
 
-    STORE is the store of the run, if it has moved. Numbers are those of diagnose and info;
-    a page without the store lacks the description of the data.
+    STORE is the store of the run, if it has moved. Numbers are those of diagnose, comparisons
+    and info; a page without the store lacks the description of the data, and comparisons.
     """
-    from streammc.cli.diagnose import diagnosis
+    from streammc.cli.diagnose import diagnosis, with_interval
     from streammc.cli.receipt import made_from, page_fingerprint, page_receipt, renewable, with_mark
     from streammc.cli.report import run_document
     from streammc.trace.run_directory import RunDirectory
@@ -40,7 +41,8 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
     predictions, overwrite = settings.predictions, settings.overwrite
     receipt = page_receipt(output, run, predictions)
     kept = None if overwrite else renewable(receipt)
-    if kept is not None and kept.get("made_from") == made_from(run, store, predictions):
+    shows = made_from(run, store, predictions, settings.interval)
+    if kept is not None and kept.get("made_from") == shows:
         printer.note(f"{output} is already there, and up to date: nothing to do")
         _show(printer, output, kept)
         return
@@ -52,7 +54,8 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
     opened = RunDirectory.open(run, verify=False)  # the diagnosis checks every byte
     described = store_document(opened, store)
     shown = {path: _predictions(opened, path) for path in predictions}
-    document = run_document(run, diagnosis(run))
+    document = with_interval(run_document(run, diagnosis(run)), run, settings.interval)
+    compared, why = average_comparisons(opened, described, settings.interval)
     request = ReportRequest(
         run=opened,
         document=document,
@@ -61,6 +64,9 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
         commands=commands(opened, described),
         versions=_versions(),
         predictions=shown,
+        interval=settings.interval,
+        comparisons=compared,
+        not_compared=why,
     )
     trust, text = verdict(document), named(page(request))
 
@@ -73,7 +79,7 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
             "reasons": list(trust.reasons),
             "bytes": write_page(with_mark(text, receipt.mark), output),
             "fingerprint": page_fingerprint(output),
-            "made_from": made_from(run, store, predictions),
+            "made_from": shows,
         }
 
     _show(printer, output, receipt.renew(make))
@@ -83,6 +89,47 @@ def _show(printer: Output, output: str, result: Mapping[str, Any]) -> None:
     """Print what there is of a page."""
     facts = {"report": output, "kilobytes": result["bytes"] / 1e3, "verdict": result["sentence"]}
     printer.result({name: result[name] for name in result if name != "made_from"}, fields(facts))
+
+
+_MOST_ROWS: Final = 10**7
+_MOST_COLUMNS: Final = 50
+"""Largest sizes whose average comparisons are made for a page, in about a second."""
+
+
+def average_comparisons(
+    run: RunDirectory, store: dict[str, Any] | None, interval: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the average comparison of every variable of a run, from the rows of its store.
+
+    Numbers move by about one standard deviation, to two digits. Where there are none, the second
+    value says why, and which command makes them.
+    """
+    from streammc.averages import Columns, comparisons
+    from streammc.cli.build import model_of_run
+    from streammc.errors import StreammcError
+    from streammc.stores.store import open_store
+
+    table = "TABLE" if store is None else store["path"]
+    command = shlex.join(["streammc", "comparisons", str(run.path), table])
+    advice = f"{command} makes them"
+    if store is None:
+        return [], f"No average comparisons: the store of the run is not there. {advice}."
+    if store["n_rows"] > _MOST_ROWS or len(store["features"]) > _MOST_COLUMNS:
+        return [], f"Average comparisons of so large a table take a while: {advice}."
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            rows = open_store(store["path"])
+            columns, scaled = Columns(rows.attributes), rows.attributes.get("standardization")
+            steps: dict[str, float | None] = dict.fromkeys(columns.names)
+            for name in steps:
+                if scaled and name in columns.numbers and not columns.is_boolean(name):
+                    steps[name] = float(f"{columns.sd(name):.2g}")
+            model = model_of_run(run.identity, run.attributes.get("settings"))
+            found = comparisons(run.path, rows, steps, model=model, interval=interval)
+    except StreammcError as error:
+        return [], f"No average comparisons: {error}"
+    return found.to_pylist(), ""
 
 
 def store_document(run: RunDirectory, path: str | None) -> dict[str, Any] | None:

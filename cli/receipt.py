@@ -585,8 +585,10 @@ def store_fingerprint(store: str) -> str | None:
         return None
 
 
-def made_from(run: str, store: str | None, predictions: Sequence[str]) -> dict[str, Any]:
-    """Return what a page shows: draws, summary, place of the store, predictions, version.
+def made_from(
+    run: str, store: str | None, predictions: Sequence[str], interval: float
+) -> dict[str, Any]:
+    """Return what a page shows: draws, summary, place of the store, predictions and the like.
 
     Raises
     ------
@@ -604,5 +606,6 @@ def made_from(run: str, store: str | None, predictions: Sequence[str]) -> dict[s
         "store": os.path.abspath(str(place)) if place else None,
         "found": store_fingerprint(str(place)) if place else None,
         "predictions": describe_inputs([os.path.join(path, "zarr.json") for path in predictions]),
+        "interval": interval,
         "version": streammc.__version__,
     }

@@ -31,6 +31,14 @@ _NOT_AUDITED: Final = (
 _UNKNOWN: Final = "R-hat and effective sample size are unknown; use more draws"
 
 
+_PLAIN: Final = {
+    TRUSTED: "These numbers are right for this model: the chains agree with each other, there are "
+    "enough draws, and every check is within its limit.",
+    CARE: "Use these numbers with care: a check found something, or the method is approximate.",
+    UNFINISHED: "Do not use these numbers yet: the run is not finished.",
+}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Level, sentence and reasons; the level is ``trusted``, ``care`` or ``unfinished``."""
@@ -39,6 +47,11 @@ class Verdict:
     sentence: str
     reasons: tuple[str, ...]
     """Reasons for trust, or for care: every warning of the summary, in full."""
+
+    @property
+    def plain(self) -> str:
+        """The verdict for a reader who does not know the terms of its sentence."""
+        return _PLAIN[self.level]
 
 
 def verdict(summary: Mapping[str, Any]) -> Verdict:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_orig
 from streammc.cli.command_settings import (
     IngestSettings,
     PredictSettings,
+    ReportSettings,
     SampleSettings,
     ScoreSettings,
 )
@@ -149,6 +150,7 @@ Predict: Final = table(
     ),
     store=(str, key("A store that exists, in place of files.", path=True)),
 )
+Report: Final = table("report", "How results are shown, as text and as a page.", ReportSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +211,7 @@ class JobFile:
     stop: Stop | None = setting(None, table=Stop)
     score: Any = setting(None, table=Score)
     predict: Any = setting(None, table=Predict)
+    report: Any = setting(None, table=Report)
     outputs: Outputs = setting(table=Outputs)
 
 

@@ -48,7 +48,10 @@ def outcome_of(exit_code: int) -> str:
 
 def job_id(job: JobFile) -> str:
     """Return the id of a job: a digest of its keys, with all paths from the root."""
-    text = json.dumps(asdict(with_paths(job, absolute, absolute_input)), sort_keys=True)
+    keys = asdict(with_paths(job, absolute, absolute_input))
+    if keys["report"] is None:  # ids are older than this table
+        del keys["report"]
+    text = json.dumps(keys, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -92,8 +92,10 @@ def _of_store(job: JobFile, store: str, options: Values) -> Iterator[Stage]:
         yield from _predictions(job, store, options)
     if outputs.report is not None:
         shown = () if outputs.predictions is None else (outputs.predictions,)
-        values = {"run": outputs.run, "output": outputs.report, "predictions": shown}
-        yield _made("report", "report", values, outputs.report, {"output": "outputs.report"})
+        values, keys = _settings("report", job.report)
+        values |= {"run": outputs.run, "output": outputs.report, "predictions": shown}
+        keys["output"] = "outputs.report"
+        yield _made("report", "report", values, outputs.report, keys)
 
 
 def sample_stage(job: JobFile, store: str, options: Values) -> Stage:
@@ -101,10 +103,11 @@ def sample_stage(job: JobFile, store: str, options: Values) -> Stage:
     run = job.outputs.run
     model, of_model = _model_settings(job)
     sampler, of_sampler = _settings("sampler", job.sampler or Sampler())
-    values = {**model, **sampler, **options, "store": store, "output": run}
+    shown, of_text = _settings("report", job.report)
+    values = {**model, **sampler, **shown, **options, "store": store, "output": run}
     values["option"] = (*model.get("option", ()), *sampler.get("option", ()))
     values["stop"] = None if job.stop is None else stop_text(job.stop)
-    keys = {**of_model, **of_sampler, "stop": "stop"}
+    keys = {**of_model, **of_sampler, **of_text, "stop": "stop"}
     return Stage("sample", "sample", values, run, os.path.join(run, "zarr.json"), keys)
 
 

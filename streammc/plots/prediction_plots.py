@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streammc.diagnostics.text import interval_heading
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.plots.axes import ACCENT, CHAINS, MUTED, axes_of, legend, plain
@@ -44,7 +45,7 @@ def plot_by_covariate(predictions: xr.Dataset, *, ax: Any = None) -> Any:
     record = facts(predictions)
     low, high = (predictions[f"group_mean_{end}"].to_numpy() for end in record["quantiles"])
     x, mean = (predictions[name].to_numpy() for name in ("group_covariate", "group_mean"))
-    band = f"{record['interval']:.0%} interval"
+    band = interval_heading(record["interval"])
     ax.fill_between(x, low, high, color=ACCENT, alpha=0.25, linewidth=0, label=band)
     ax.plot(x, mean, color=ACCENT, marker=".", label="predicted")
     if "group_realised" in predictions:

@@ -1,12 +1,13 @@
-"""The page of a report: what was asked, what came out, whether to trust it, what it predicts."""
+"""The page of a report: the answer, data and model, whether to trust it, how it was made."""
 
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -19,7 +20,17 @@ from scipy.stats import binom, rankdata
 
 from streammc import registry
 from streammc.diagnostics.summary import least_ess, least_size
-from streammc.diagnostics.text import AGAINST, factor_text, number, reference_texts, statistic_text
+from streammc.diagnostics.text import (
+    AGAINST,
+    between,
+    compared_text,
+    factor_text,
+    interval_heading,
+    interval_names,
+    number,
+    reference_texts,
+    statistic_text,
+)
 from streammc.diagnostics.weights import Audit, heavy_tailed
 from streammc.errors import AccessError, IdentityError, OutputError
 from streammc.plots.axes import ACCENT, CHAINS, GRID, INK, LIMIT, MUTED, plain, require_packages
@@ -39,6 +50,7 @@ if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 
+PAGE: Final = "#ffffff"
 _VARIABLES: Final = {
     INK: "--ink",
     MUTED: "--muted",
@@ -46,6 +58,7 @@ _VARIABLES: Final = {
     **{color: f"--chain-{place}" for place, color in enumerate(CHAINS)},
     LIMIT: "--bad",
     "#000000": "--ink",
+    PAGE: "--page",
 }
 """Colours of the plots -> variables of the style sheet, which has them for light and dark."""
 _FONTS: Final = "'DejaVu Sans', Verdana, sans-serif"
@@ -134,14 +147,17 @@ _LONGEST: Final = 28
 
 
 def draw_intervals(
-    ax: Any, statistics: Mapping[str, Mapping[str, float | None]], labels: Sequence[str]
+    ax: Any,
+    statistics: Mapping[str, Mapping[str, float | None]],
+    labels: Sequence[str],
+    ends: tuple[str, str],
 ) -> Any:
-    """Draw median and 5 % to 95 % interval of parameters, from the top down."""
+    """Draw median and interval of parameters, with the names of its ends, from the top down."""
     plain(ax)
     ax.grid(False, axis="y")
     for place, label in enumerate(labels):
         entry = statistics[label]
-        low, median, high = (entry[name] for name in ("q5", "median", "q95"))
+        low, median, high = (entry[name] for name in (ends[0], "median", ends[1]))
         if low is None or median is None or high is None:
             continue
         ax.plot([low, high], [place, place], color=ACCENT, linewidth=2.0, solid_capstyle="butt")
@@ -170,7 +186,8 @@ def draw_ranks(ax: Any, draws: NDArray[np.float64], title: str) -> Any:
     ax.fill_between([0.0, 1.0], low, high, color=GRID, linewidth=0)
     for chain, row in enumerate(ranks):
         counts, edges = np.histogram(row, bins=bins, range=(0.0, 1.0))
-        ax.stairs(counts, edges, color=CHAINS[chain % len(CHAINS)], linewidth=1.0)
+        color = CHAINS[chain % len(CHAINS)]
+        ax.stairs(counts, edges, baseline=None, color=color, linewidth=1.0)
     ax.set_ylim(0.0, None)
     ax.set_yticks([])
     ax.set_title(shortened(title), fontsize="small", color=INK)
@@ -201,6 +218,12 @@ class ReportRequest:
     """Package -> version of those that wrote the page."""
     predictions: Mapping[str, xr.Dataset]
     """Path -> opened predictions of the run."""
+    interval: float
+    """Probability of the intervals; the statistics of ``document`` have their ends."""
+    comparisons: Sequence[Mapping[str, Any]]
+    """Average comparisons of the variables, as ``comparisons --json`` prints them."""
+    not_compared: str
+    """Why there are none, and the command that gives them; empty if there are some."""
 
 
 _MEGABYTE: Final = 1e6
@@ -229,7 +252,6 @@ def data_facts(request: ReportRequest) -> dict[str, str]:
         "rows": store["n_rows"],
         "response": response or "none",
         "columns of the design": list(store["features"]),
-        "formula": (store.get("formula") or {}).get("text"),
         "reference levels": ", ".join(levels) or None,
         "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
         "made from": _sources(store),
@@ -247,19 +269,38 @@ def _sources(store: Mapping[str, Any]) -> str | None:
     return value_text(sources) if sources else None
 
 
-def run_facts(request: ReportRequest) -> dict[str, str]:
-    """Return the facts about model and sampler of a run: name -> text."""
+def lead(request: ReportRequest) -> str:
+    """Return what the answer is about, in one sentence."""
+    store = request.store
+    if store is None:
+        return f"Model: {request.model}."
+    what = f"What changes {store['response']}" if store.get("response") else "What came out"
+    return f"{what}: model {request.model}, fitted to {store['n_rows']:,} rows."
+
+
+def model_facts(request: ReportRequest) -> dict[str, str]:
+    """Return the facts about the model of a run: name -> text."""
+    store = request.store or {}
+    temperature = request.document["temperature"]
+    facts: dict[str, Any] = {
+        "model": request.model,
+        "formula": (store.get("formula") or {}).get("text"),
+        "temperature": None if temperature == 1.0 else temperature,
+    }
+    return _texts(facts)
+
+
+def sampler_facts(request: ReportRequest) -> dict[str, str]:
+    """Return the facts about the sampler of a run: name -> text."""
     document = request.document
     sampling = document["sampling"]
     target = sampling.get("target")
     facts: dict[str, Any] = {
-        "model": request.model,
         "sampler": document["sampler"],
         "it targets": target and f"{target}: {TARGETS.get(target, '')}",
         "chosen because": sampling.get("reason"),
         "draws": f"{document['draws']:,} of each of {document['chains']} chains, "
         f"after {document['warmup']:,} of warm-up",
-        "temperature": None if document["temperature"] == 1.0 else document["temperature"],
         "rows of a subsample": sampling.get("subsample_size"),
         "rows always evaluated": sampling.get("certainty_rows"),
         "seed": str(document["seed"]),
@@ -334,18 +375,17 @@ def _spread(ends: Mapping[str, float | None]) -> str:
 COLUMNS: Final = {
     "mean": "mean",
     "sd": "sd",
-    "q5": "5 %",
     "median": "median",
-    "q95": "95 %",
+    "band": "",
     "r_hat": "R-hat",
     "ess_bulk": "ESS bulk",
     "ess_tail": "ESS tail",
     "mcse_mean": "MCSE",
 }
-"""Statistic -> heading."""
-RATIO_COLUMNS: Final = {"median": "median", "q5": "5 %", "q95": "95 %"}
+"""Statistic -> heading; that of ``band``, the interval, is its probability."""
 MOST_ROWS: Final = 200
 COEFFICIENT: Final = "coefficient"
+INTERCEPT: Final = "Intercept"
 
 
 class Table(NamedTuple):
@@ -358,62 +398,82 @@ class Table(NamedTuple):
     """Rows beyond the largest number."""
     words: int = 1
     """Number of columns of words, before those of numbers."""
+    notes: int = 0
+    """Number of columns of words behind those of numbers."""
 
 
 def statistics_table(
     caption: str,
     statistics: Mapping[str, Mapping[str, float | None]],
+    interval: float,
     units: Mapping[str, str] | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:
     """Return the table of statistics by parameter, with columns of words for what is known.
 
-    These are the unit, with ``units``, and the reference levels of coefficients.
+    These are the reference levels of coefficients and, behind the numbers, ``units``.
     """
-    words = {} if units is None else {"unit": units}
-    if against := reference_texts(references, statistics):
-        words = {AGAINST: against, **words}
-    rows = []
-    for label, entry in list(statistics.items())[:MOST_ROWS]:
-        cells = [statistic_text(name, entry.get(name), entry.get("mcse_mean")) for name in COLUMNS]
-        rows.append([label, *(texts.get(label, "") for texts in words.values()), *cells])
-    headings = ("parameter", *words, *COLUMNS.values())
+    against, ends = reference_texts(references, statistics), interval_names(interval)
+
+    def cell(name: str, entry: Mapping[str, float | None]) -> str:
+        names = ends if name == "band" else (name,)
+        texts = [statistic_text(each, entry.get(each), entry.get("mcse_mean")) for each in names]
+        return between(*texts) if name == "band" else texts[0]
+
+    rows = [
+        [
+            label,
+            *([against.get(label, "")] if against else []),
+            *(cell(name, entry) for name in COLUMNS),
+            *([units.get(label, "")] if units else []),
+        ]
+        for label, entry in list(statistics.items())[:MOST_ROWS]
+    ]
+    numbers = (name or interval_heading(interval) for name in COLUMNS.values())
+    headings = (
+        "parameter",
+        *([AGAINST] if against else []),
+        *numbers,
+        *(["unit"] if units else []),
+    )
     left_out = max(len(statistics) - MOST_ROWS, 0)
-    return Table(caption, headings, rows, left_out, 1 + len(words))
+    return Table(caption, headings, rows, left_out, 2 if against else 1, 1 if units else 0)
 
 
-def ratios_table(ratios: Mapping[str, Any]) -> Table | None:
-    """Return the table of ratios per unit of a column; ``None`` if no column changes alone."""
+def ratios_table(ratios: Mapping[str, Any], interval: float) -> Table | None:
+    """Return the table of ratios; ``None`` if no column changes alone."""
     together = set(ratios.get("only_together", ()))
     shown = {k: v for k, v in ratios["parameters"].items() if k not in together}
     if not shown:
         return None
     kind = str(ratios["kind"])
-    against = reference_texts(ratios.get("references"), shown)
+    references, (low, high) = ratios.get("references") or {}, interval_names(interval)
     rows = [
         [
-            label,
-            *([against.get(label, "")] if against else []),
-            *(factor_text(entry.get(name)) for name in RATIO_COLUMNS),
+            compared_text(label, references.get(label, ())),
+            factor_text(entry.get("median")),
+            between(factor_text(entry.get(low)), factor_text(entry.get(high))),
         ]
         for label, entry in list(shown.items())[:MOST_ROWS]
     ]
-    caption = f"{kind.capitalize()} of one more unit of a column, the others as they are"
+    caption = f"{kind.capitalize()}s, all other columns as they are"
     if together:
         caption += (
             f"; {len(together)} columns of bases, interactions and terms that share a column "
             "never change alone"
         )
-    headings = ("column", *([AGAINST] if against else []), *RATIO_COLUMNS.values())
-    left_out = max(len(shown) - MOST_ROWS, 0)
-    return Table(caption, headings, rows, left_out, 2 if against else 1)
+    headings = (kind, "median", interval_heading(interval))
+    return Table(caption, headings, rows, max(len(shown) - MOST_ROWS, 0))
 
 
-def units_of(blocks: Sequence[Mapping[str, Any]], features: Sequence[str]) -> dict[str, str]:
+def units_of(
+    blocks: Sequence[Mapping[str, Any]], features: Sequence[str], levels: Collection[str]
+) -> dict[str, str]:
     """Return the units of coefficients by label, from the blocks ``table_scale`` of a run.
 
     A coefficient is ``log odds ratio per unit of distance`` where its exponential has a name, and
-    ``per unit of distance`` elsewhere; an intercept is at 0 of every column.
+    ``per unit of distance`` elsewhere; an intercept is at 0 of every column, and columns of
+    ``levels`` have no unit.
     """
     units = {}
     for block in blocks:
@@ -421,8 +481,9 @@ def units_of(blocks: Sequence[Mapping[str, Any]], features: Sequence[str]) -> di
             continue
         kind = f"log {block['exponential']} " if block["exponential"] else ""
         for label, feature in zip(block["labels"], features, strict=True):
-            intercept = feature == "Intercept"
-            units[label] = "level, columns at 0" if intercept else f"{kind}per unit of {feature}"
+            intercept = feature == INTERCEPT
+            of = "" if feature in levels else f"per unit of {feature}"
+            units[label] = "level, columns at 0" if intercept else f"{kind}{of}".strip()
     return units
 
 
@@ -434,33 +495,206 @@ def tables(request: ReportRequest) -> tuple[list[Table], Table | None]:
 
     The second is ``None`` where both scales are the same.
     """
-    document, attributes = request.document, request.run.attributes
+    document, attributes, interval = request.document, request.run.attributes, request.interval
     own, original = document["parameters"], document.get("parameters_original")
     blocks = attributes.get("table_scale") or ()
-    units = units_of(blocks, request.run.feature_names)
+    levels = attributes.get("references") or {}
+    units = units_of(blocks, request.run.feature_names, levels)
     references = document.get("references")
     if original is None:
         note = (
             "On the store's scale: the store, which knows the table's, is not at its place, or has "
             "grown since"
         )
-        return [statistics_table(note, own, None, references), *_more(document)], None
-    first = statistics_table("On the scale of the table's columns", original, units, references)
+        return [statistics_table(note, own, interval, None, references), *_more(request)], None
+    caption = "Coefficients, on the scale of the table's columns"
+    first = statistics_table(caption, original, interval, units, references)
     apart = None
     if original != own:
         caption = "On the store's scale: columns of mean 0 and sd 1"
-        apart = statistics_table(caption, own, None, references)
-    return [first, *_more(document)], apart
+        apart = statistics_table(caption, own, interval, None, references)
+    return [first, *_more(request)], apart
 
 
-def _more(document: Mapping[str, Any]) -> list[Table]:
-    shown = []
+def _more(request: ReportRequest) -> list[Table]:
+    shown, document = [], request.document
     if document.get("ratios"):
-        table = ratios_table(document["ratios"])
+        table = ratios_table(document["ratios"], request.interval)
         shown += [] if table is None else [table]
     if document.get("derived"):
-        shown.append(statistics_table("Computed from the parameters", document["derived"]))
+        caption = "Computed from the parameters"
+        shown.append(statistics_table(caption, document["derived"], request.interval))
     return shown
+
+
+class Effect(NamedTuple):
+    """What a change of one column does: what is compared, and the ends of its interval."""
+
+    compared: str
+    low: float
+    median: float
+    high: float
+
+
+def steps_of(run: RunDirectory) -> dict[str, float]:
+    """Return the step of every column of numbers: its standard deviation, to two digits.
+
+    Columns of levels, and those of a store that is not standardised, are not there.
+    """
+    design = run.attributes.get("design") or {}
+    scales = (design.get("standardization") or {}).get("scale", ())
+    names, levels = design.get("features", ()), run.attributes.get("references") or {}
+    pairs = zip(names, scales, strict=False)
+    return {
+        name: float(f"{scale:.2g}") for name, scale in pairs if name not in levels and scale != 1.0
+    }
+
+
+def effects_of(request: ReportRequest) -> tuple[str, list[Effect]]:
+    """Return what the columns that change alone do, and the kind of ratio.
+
+    The kind is empty where the exponential of a coefficient has no name: then the effects are
+    changes of the linear predictor.
+    """
+    document, steps = request.document, steps_of(request.run)
+    low, high = interval_names(request.interval)
+    found = []
+    if ratios := document.get("ratios"):
+        kind, together = str(ratios["kind"]), set(ratios.get("only_together", ()))
+        entries = {k: v for k, v in ratios["parameters"].items() if k not in together}
+        references = ratios.get("references") or {}
+    else:
+        kind, entries, references = "", _slopes(request), request.run.attributes.get("references")
+    for name, entry in entries.items():
+        step, against = steps.get(name, 1.0), (references or {}).get(name, ())
+        ends = [entry.get(each) for each in (low, "median", high)]
+        if None in ends:
+            continue
+        with np.errstate(over="ignore"):
+            values = [np.float64(x) ** step if kind else np.float64(x) * step for x in ends]
+        if np.isfinite(values).all() and (not kind or min(values) > 0.0):
+            text = compared_text(name, against) if against else f"{name} {step:+g}"
+            found.append(Effect(text, *map(float, values)))
+    return kind, found
+
+
+def _slopes(request: ReportRequest) -> dict[str, Mapping[str, float | None]]:
+    """Return the statistics of the coefficients of a single linear predictor, by column."""
+    original = request.document.get("parameters_original") or {}
+    blocks = [
+        block
+        for block in request.run.attributes.get("table_scale") or ()
+        if block["rule"] == COEFFICIENT and len(block["labels"]) == len(request.run.feature_names)
+    ]
+    if len(blocks) != 1:
+        return {}
+    pairs = zip(request.run.feature_names, blocks[0]["labels"], strict=True)
+    return {
+        name: original[label] for name, label in pairs if name != INTERCEPT and label in original
+    }
+
+
+def draw_effects(ax: Any, effects: Sequence[Effect], ratio: bool) -> Any:
+    """Draw medians and intervals of effects below their names and numbers; ratios on a log axis."""
+    plain(ax)
+    ax.grid(False, axis="y")
+    ax.spines["left"].set_visible(False)
+    text = factor_text if ratio else number
+    for place, each in enumerate(effects):
+        ends = [each.low, each.high]
+        ax.plot(ends, [place, place], color=ACCENT, linewidth=2.0, solid_capstyle="butt")
+        ax.plot([each.median], [place], color=ACCENT, marker="o", markersize=5)
+        shown = f"{text(each.median)} ({between(text(each.low), text(each.high))})"
+        for x, side, words in ((0.0, "left", shortened(each.compared)), (1.0, "right", shown)):
+            ax.text(
+                x, place - 0.33, words, transform=ax.get_yaxis_transform(), ha=side, va="center",
+                fontsize="small", color=INK,
+                bbox={"facecolor": PAGE, "edgecolor": "none", "pad": 1.0},
+            )  # fmt: skip
+    if ratio:
+        low, high = min(1.0, *(e.low for e in effects)), max(1.0, *(e.high for e in effects))
+        margin = (high / low) ** 0.04
+        low, high = low / margin, high * margin
+        ax.set_xscale("log")
+        ax.set_xlim(low, high)
+        ax.minorticks_off()
+        ax.set_xticks(ratio_ticks(low, high))
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.axvline(1.0 if ratio else 0.0, color=MUTED, linewidth=0.8)
+    ax.set_yticks([])
+    ax.set_ylim(len(effects) - 0.6, -0.6)
+    return ax
+
+
+_ROUND: Final = (
+    *(1.0, 2.0, 0.5, 10.0, 0.1, 5.0, 0.2, 100.0, 0.01, 1000.0, 0.001, 1e5, 1e-5),
+    *(1.5, 0.7, 3.0, 0.3, 1.2, 0.8, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.01, 0.99),
+    *(1.005, 0.995, 1.002, 0.998, 1.001, 0.999),
+)
+"""Ratios for an axis, the most useful first."""
+_APART: Final = 6
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Return round ratios from ``low`` to ``high`` for a logarithmic axis, some distance apart.
+
+    Examples
+    --------
+    >>> ratio_ticks(0.9, 2.5), ratio_ticks(0.55, 1.5)
+    ([1.0, 1.2, 1.5, 2.0], [0.7, 1.0, 1.2, 1.5])
+    """
+    gap, ticks = math.log(high / low) / _APART, list[float]()
+    for tick in _ROUND:
+        if low <= tick <= high and all(abs(math.log(tick / other)) >= gap for other in ticks):
+            ticks.append(tick)
+    return sorted(ticks)
+
+
+def answer_figures(request: ReportRequest) -> list[SvgFigure]:
+    """Return the figure of what the columns do, on the scale of a ratio where it has a name."""
+    kind, effects = effects_of(request)
+    shown = effects[:_MOST_INTERVALS]
+    if not shown:
+        return result_figures(request)
+    more = f"; {len(effects) - len(shown)} more in the tables" if len(effects) > len(shown) else ""
+    heading, steps = interval_heading(request.interval), steps_of(request.run)
+    what = f"{kind.capitalize()}s" if kind else "Changes of the linear predictor"
+    words = f"{what}: medians and {heading}s, all other columns as they are{more}."
+    if kind:
+        words += f" Right of 1 the {kind.removesuffix(' ratio')} is higher, left of it lower."
+        words = words.replace("the odds is", "the odds are")
+    if any(name in each.compared for name in steps for each in shown):
+        words += " A column of numbers moves by about one standard deviation, the step beside it."
+    lines = "; ".join(f"{e.compared}: {number(e.median)}" for e in shown)
+    return [
+        svg_figure(
+            "effects",
+            lambda figure: draw_effects(figure.subplots(), shown, bool(kind)),
+            height=0.6 + 0.4 * len(shown),
+            width=4.2,
+            text=f"{words} {lines}.",
+            caption=words,
+        )
+    ]
+
+
+def comparisons_table(request: ReportRequest) -> Table | None:
+    """Return the table of the average comparisons; ``None`` if there are none."""
+    if not request.comparisons:
+        return None
+    rows = []
+    for each in request.comparisons[:MOST_ROWS]:
+        sides = each["contrast"].split(" - ")
+        change = ": " + " against ".join(sides) if len(sides) == 2 else f" {each['contrast']}"
+        error = each["std_error"]
+        decimals = max(1 - math.floor(math.log10(error)), 0) if error else 3
+        names = ("estimate", "conf_low", "conf_high")
+        text, low, high = (f"{each[name]:+.{decimals}f}" for name in names)
+        rows.append([f"{each['term']}{change}", text, between(low, high)])
+    response = (request.store or {}).get("response") or "the response"
+    headings = ("where", "change", interval_heading(request.interval))
+    left_out = max(len(request.comparisons) - MOST_ROWS, 0)
+    return Table(f"Change of the mean of {response}", headings, rows, left_out)
 
 
 def result_figures(request: ReportRequest) -> list[SvgFigure]:
@@ -468,15 +702,19 @@ def result_figures(request: ReportRequest) -> list[SvgFigure]:
     own = request.document["parameters"]
     original = request.document.get("parameters_original")
     if original is None or original == own:
-        return [_intervals("intervals", own, "on the scale of the table's columns")]
+        return [_intervals("intervals", own, "on the scale of the table's columns", request)]
+    sd = "on the store's scale, so that columns can be compared"
     return [
-        _intervals("intervals", original, "on the scale of the table's columns"),
-        _intervals("intervals-sd", own, "on the store's scale, so that columns can be compared"),
+        _intervals("intervals", original, "on the scale of the table's columns", request),
+        _intervals("intervals-sd", own, sd, request),
     ]
 
 
 def _intervals(
-    name: str, statistics: Mapping[str, Mapping[str, float | None]], scale: str
+    name: str,
+    statistics: Mapping[str, Mapping[str, float | None]],
+    scale: str,
+    request: ReportRequest,
 ) -> SvgFigure:
     """Return the figure of the intervals of the coefficients; an intercept would dwarf them."""
     slopes = [label for label in statistics if "Intercept" not in label] or list(statistics)
@@ -484,13 +722,14 @@ def _intervals(
     left_out = len(statistics) - len(shown)
     more = f"; {left_out} more in the table" if left_out else ""
     widest = max((abs(statistics[label]["mean"] or 0.0) for label in shown), default=0.0)
+    heading, ends = interval_heading(request.interval), interval_names(request.interval)
     return svg_figure(
         name,
-        lambda figure: draw_intervals(figure.subplots(), statistics, shown),
+        lambda figure: draw_intervals(figure.subplots(), statistics, shown, ends),
         height=0.9 + 0.24 * len(shown),
-        text=f"Medians and 5 % to 95 % intervals of {len(shown)} parameters {scale}; the largest "
+        text=f"Medians and {heading}s of {len(shown)} parameters {scale}; the largest "
         f"mean is {widest:.3g} in size. The table has the numbers.",
-        caption=f"Medians and 5 % to 95 % intervals {scale}{more}.",
+        caption=f"Medians and {heading}s {scale}{more}.",
     )
 
 
@@ -550,8 +789,9 @@ def _passes(document: Mapping[str, Any]) -> list[Check]:
                 value=f"{number(sampling['decrement'], 2)} posterior sd",
                 limit="" if sampling.get("theta_star_certified") is None else "set by the passes",
                 passed=sampling.get("theta_star_certified"),
-                meaning="Control variates are expanded around theta_star; this is the Newton "
-                "decrement there, from the last full pass.",
+                meaning="The log-likelihood is approximated by second-order expansions of its rows "
+                "(control variates) around a point, theta_star. This is the Newton decrement "
+                "there, from the last full pass.",
             )
         )
     for line in document.get("notes", ()):
@@ -710,7 +950,7 @@ def predicted(place: int, path: str, predictions: xr.Dataset) -> Predicted:
         "rows": record["rows"],
         "of the store": record["store"],
         "draws": record["draws"],
-        "interval": f"{record['interval']:.0%}",
+        "bands": interval_heading(record["interval"]),
         "log score of a row": record.get("log_score"),
         "area under the ROC curve": area and _area(area, record["quantiles"]),
         "rows of new groups": record.get("new_group_rows"),
@@ -730,7 +970,7 @@ def _area(area: Mapping[str, float], ends: list[str]) -> str:
 def _predicted_figures(
     name: str, predictions: xr.Dataset, record: Mapping[str, Any]
 ) -> list[SvgFigure]:
-    interval = f"{record['interval']:.0%} interval"
+    interval = interval_heading(record["interval"])
     figures = []
     if "roc" in predictions:
         area = _area(record["auc"], record["quantiles"])
@@ -837,10 +1077,14 @@ def contents(request: ReportRequest) -> Mapping[str, Any]:
         "name": run.path.name,
         "generator": f"{GENERATOR} {request.versions[GENERATOR]}",
         "verdict": verdict(document),
+        "lead": lead(request),
+        "answer_figures": answer_figures(request),
+        "comparisons": comparisons_table(request),
+        "not_compared": request.not_compared,
         "data": data_facts(request),
-        "run": run_facts(request),
+        "model": model_facts(request),
+        "sampler": sampler_facts(request),
         "priors": Table("Priors", ("parameter", "prior", "origin"), prior_rows(request), words=3),
-        "result_figures": result_figures(request),
         "result_tables": shown_tables,
         "store_table": store_table,
         "checks": shown_checks,

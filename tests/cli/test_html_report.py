@@ -29,7 +29,7 @@ def written(*words: str | Path) -> Page:
 def test_report_has_no_fault_and_loads_nothing(run: Path) -> None:
     page = written(run)
     assert [] == page.faults
-    assert [1, 2, 3, 3] == page.headings[:4]
+    assert [1, 2, 3, 2] == page.headings[:4]
     assert page.tags.count("svg") >= 2
 
 
@@ -75,6 +75,39 @@ def test_report_says_the_verdict_of_its_json(run: Path) -> None:
     assert done.json["verdict"] == "care"  # 120 draws are fewer than 400
     assert [line for line in done.json["reasons"] if line not in text] == []
     assert Path("report.html").stat().st_size == done.json["bytes"]
+
+
+def test_the_page_opens_with_the_answer(run: Path, store: Path) -> None:
+    page = written(run, store)
+    places = [
+        page.text.index(words)
+        for words in (
+            "Use these numbers with care",
+            "What changes y: model logistic, fitted to 3,000 rows.",
+            "Odds ratios: medians and 90 % intervals",
+            "Change of the mean of y",
+            "columns of the design",
+            "Coefficients, on the scale of the table's columns",
+            "R-hat compares them, and is 1 where they agree",
+            "chosen because",
+        )
+    ]
+    assert sorted(places) == places
+    found = streammc("comparisons", run, store, "--json").json["comparisons"]
+    assert ["x1", "x2"] == [each["term"] for each in found]
+    for each in found:
+        assert f"{each['estimate']:+.4f}" in page.text
+    (shown,) = [text for text in page.alternatives if text.startswith("Odds ratios")]
+    ratios = streammc("diagnose", run, "--json").json["ratios"]["parameters"]
+    assert f"x1 +1: {ratios['x1']['median']:.4g}" in shown
+
+
+def test_another_interval_renews_the_page_and_is_named(run: Path) -> None:
+    assert "90 % interval" in written(run).text
+    text = written(run, "--interval", "0.8").text
+    assert (True, False) == ("80 % interval" in text, "90 % interval" in text)
+    ends = streammc("diagnose", run, "--json", "--interval", "0.8").json
+    assert f"{ends['ratios']['parameters']['x1']['q90']:.4g}" in text
 
 
 def test_report_twice_is_the_same_page(run: Path) -> None:
