@@ -14,6 +14,7 @@ import click
 from streammc.cli.options import CodeOption, argument, command, parse_scheduler
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
+from streammc.diagnostics.text import interval_heading
 from streammc.errors import ConfigError, IdentityError
 from streammc.settings import IntervalOption, OverwriteOption, PassOptions, setting
 
@@ -223,4 +224,4 @@ def _human(found: Any, interval: float) -> str:
         [number(value) if isinstance(value, float) else str(value) for value in row]
         for row in zip(*(found[name].to_pylist() for name in names), strict=True)
     ]
-    return f"{table(names, rows)}\n\nintervals of {interval:g} from draws of the posterior"
+    return f"{table(names, rows)}\n\n{interval_heading(interval)}s, from draws of the posterior"

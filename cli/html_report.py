@@ -47,6 +47,7 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
         _show(printer, output, kept)
         return
     from streammc.report.html_page import ReportRequest, check_place, page, write_page
+    from streammc.stores.store import open_store
     from streammc.trace.addresses import named
     from streammc.verdict import verdict
 
@@ -56,6 +57,9 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
     shown = {path: _predictions(opened, path) for path in predictions}
     document = with_interval(run_document(run, diagnosis(run)), run, settings.interval)
     compared, why = average_comparisons(opened, described, settings.interval)
+    together = frozenset[str]()
+    if described is not None:
+        together = frozenset(open_store(described["path"]).only_together())
     request = ReportRequest(
         run=opened,
         document=document,
@@ -66,6 +70,7 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
         predictions=shown,
         interval=settings.interval,
         comparisons=compared,
+        only_together=together,
         not_compared=why,
     )
     trust, text = verdict(document), named(page(request))
@@ -101,8 +106,8 @@ def average_comparisons(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return the average comparison of every variable of a run, from the rows of its store.
 
-    Numbers move by about one standard deviation, to two digits. Where there are none, the second
-    value says why, and which command makes them.
+    Numbers move by about one standard deviation, to two digits. The second value says which are
+    left out, and why.
     """
     from streammc.averages import Columns, comparisons
     from streammc.cli.build import model_of_run
@@ -111,7 +116,7 @@ def average_comparisons(
 
     table = "TABLE" if store is None else store["path"]
     command = shlex.join(["streammc", "comparisons", str(run.path), table])
-    advice = f"{command} makes them"
+    advice, refused = f"{command} makes them", list[str]()
     if store is None:
         return [], f"No average comparisons: the store of the run is not there. {advice}."
     if store["n_rows"] > _MOST_ROWS or len(store["features"]) > _MOST_COLUMNS:
@@ -121,15 +126,22 @@ def average_comparisons(
             warnings.simplefilter("ignore", UserWarning)
             rows = open_store(store["path"])
             columns, scaled = Columns(rows.attributes), rows.attributes.get("standardization")
-            steps: dict[str, float | None] = dict.fromkeys(columns.names)
-            for name in steps:
-                if scaled and name in columns.numbers and not columns.is_boolean(name):
-                    steps[name] = float(f"{columns.sd(name):.2g}")
+            steps: dict[str, float | None] = {}
+            for name in columns.names:
+                try:
+                    columns.require([name], changed=True)
+                except StreammcError as error:
+                    refused.append(f"{name}: {error}.")
+                    continue
+                number = name in columns.numbers and not columns.is_boolean(name)
+                steps[name] = float(f"{columns.sd(name):.2g}") if scaled and number else None
+            if not steps:
+                return [], " ".join(["No average comparisons.", *refused])
             model = model_of_run(run.identity, run.attributes.get("settings"))
             found = comparisons(run.path, rows, steps, model=model, interval=interval)
     except StreammcError as error:
         return [], f"No average comparisons: {error}"
-    return found.to_pylist(), ""
+    return found.to_pylist(), " ".join(["Not compared:", *refused] if refused else [])
 
 
 def store_document(run: RunDirectory, path: str | None) -> dict[str, Any] | None:

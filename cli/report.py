@@ -270,8 +270,8 @@ def cost_text(sampling: Mapping[str, Any], model: str | None = None) -> str:
             "target": target,
             "tempered": tempered,
             "reason": sampling.get("reason"),
-            f"certainty {row}s": sampling.get("certainty_rows"),
-            "subsample size": sampling.get("subsample_size"),
+            f"{row}s always evaluated": sampling.get("certainty_rows"),
+            f"{row}s of a subsample": sampling.get("subsample_size"),
             **{label: value for check in checks for label, value in check.receipt.items()},
             **{words: sampling.get(key) for words, key in names.items()},
         }

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -195,11 +195,22 @@ def _carry_out(ctx: click.Context, request: RunRequest, settings: Any) -> int:
     return show_run(printer, document, settings.check, stops, answered=answered, **shown)
 
 
+_WORDS: Final = {
+    "certainty_rows": "rows always evaluated",
+    "subsample_size": "rows of a subsample",
+    "n_blocks": "blocks of a subsample",
+    "unit_rows": "neighbouring rows drawn together",
+    "predicted_variance": "variance of the log-likelihood estimate",
+}
+"""Words for sizes of a plan, in place of their names in JSON."""
+
+
 def _dry_run(ctx: click.Context, request: RunRequest) -> int:
     """Print what the run would take."""
     from streammc.cli.execute import check_request, forecast
     from streammc.cli.report import priors_lines
     from streammc.runs.job import run_state
+    from streammc.samplers.common.sampler import TARGETS
 
     check_request(request)
     printer: Output = ctx.obj
@@ -213,10 +224,13 @@ def _dry_run(ctx: click.Context, request: RunRequest) -> int:
     document = forecast(printer, ctx.find_root().obj, request) | there
     if request.stopping is not None:
         document["stop"] = request.stopping.text()
+    target = document["target"]
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
     unit = request.dataset.unit_name
-    shown = {name.replace("rows", f"{unit}s"): each for name, each in document.items()}
+    shown = {_WORDS.get(name, name): each for name, each in document.items()}
+    shown = {name.replace("rows", f"{unit}s"): each for name, each in shown.items()}
     shown["priors"] = priors
+    shown["target"] = target and f"{target}: {TARGETS[target]}"
     printer.result(document, fields(shown))
     return 0
 

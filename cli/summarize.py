@@ -265,7 +265,7 @@ def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
         "control variates": result["path"],
         "order": result["order"],
         "temperature": heat if heat != 1.0 else None,
-        "decrement": certificate["decrement"],
+        "decrement": f"{number(certificate['decrement'])} posterior sd from the mode",
         "passes": certificate["passes"],
         f"{dataset.unit_name}s read": certificate["rows_read"],
         "seconds": certificate["seconds"],

@@ -223,7 +223,9 @@ class ReportRequest:
     comparisons: Sequence[Mapping[str, Any]]
     """Average comparisons of the variables, as ``comparisons --json`` prints them."""
     not_compared: str
-    """Why there are none, and the command that gives them; empty if there are some."""
+    """Which are left out, and why; empty if none is."""
+    only_together: Collection[str]
+    """Columns that never change alone, where the store is known."""
 
 
 _MEGABYTE: Final = 1e6
@@ -589,9 +591,8 @@ def _slopes(request: ReportRequest) -> dict[str, Mapping[str, float | None]]:
     if len(blocks) != 1:
         return {}
     pairs = zip(request.run.feature_names, blocks[0]["labels"], strict=True)
-    return {
-        name: original[label] for name, label in pairs if name != INTERCEPT and label in original
-    }
+    alone = {*request.run.feature_names} - {INTERCEPT, *request.only_together}
+    return {name: original[label] for name, label in pairs if name in alone and label in original}
 
 
 def draw_effects(ax: Any, effects: Sequence[Effect], ratio: bool) -> Any:

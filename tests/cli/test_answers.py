@@ -81,7 +81,7 @@ def test_text_is_a_table_with_the_interval(place):
     lines = text.splitlines()
     assert lines[0].split() == ["origin", "estimate", "std_error", "conf_low", "conf_high"]
     assert [line.split()[0] for line in lines[1:3]] == ["ATL", "JFK"]
-    assert "intervals of 0.5" in text
+    assert "50 % intervals" in text
 
 
 def test_questions_of_rows_weights_and_hypotheses(place, tmp_path):

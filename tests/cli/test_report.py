@@ -189,8 +189,8 @@ def test_reference_levels_are_in_info_and_in_the_report(compared: Path) -> None:
     assert streammc("report", compared / "run", *words).code == 0
     page = Page((compared / "report.html").read_text(encoding="utf-8"))
     assert [] == page.faults
-    assert 5 == page.text.count("against")
-    assert 3 == page.text.count("kind: v against u")  # figure, ratios, average comparisons
+    assert 6 == page.text.count("against")
+    assert 4 == page.text.count("kind: v against u")  # figure and its text, ratios, averages
     assert f"kind[T.v] {NORTH}" not in page.text
     assert "kind[T.v]] kind[u]" in " ".join(page.text.split())
 

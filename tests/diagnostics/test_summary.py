@@ -8,6 +8,7 @@ from checks_of_trust import rounds
 from scipy import stats
 
 from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
+from streammc.errors import ConfigError
 from streammc.runs.run_summary import R_HAT_WARNING
 
 NAMES = (
@@ -143,6 +144,16 @@ def test_one_chain_that_drifts_or_jumps_once_has_a_large_r_hat():
 def test_r_hat_is_large_for_a_chain_at_another_place():
     assert summarize(tree_of(ARRAYS["one chain apart"]))["x"]["r_hat"] - 1.0 > 0.3
     assert summarize(tree_of(ARRAYS["iid"]))["x"]["r_hat"] - 1.0 < 0.01
+
+
+def test_ends_of_another_interval_are_added():
+    draws = np.random.default_rng(5).normal(size=(2, 500))
+    plain, found = (
+        summarize(tree_of(draws), **options)["x"] for options in ({}, {"interval": 0.8})
+    )
+    assert found == {**plain, "q10": pytest.approx(np.quantile(draws, 0.1)), "q90": found["q90"]}
+    with pytest.raises(ConfigError, match="expected an interval between 0 and 1, found 95"):
+        summarize(tree_of(draws), interval=95)
 
 
 def test_labels_are_in_the_order_of_theta():

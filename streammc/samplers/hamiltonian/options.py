@@ -229,7 +229,7 @@ class SubsampleOptions(TrajectoryOptions):
                 "subsample may still be felt"
                 if warmup < 5 * (blocks or 0)
                 else "",
-                receipt={"blocks": blocks},
+                receipt={"blocks of a subsample": blocks},
             ),
             at_most(
                 "variance of the log-likelihood estimate",

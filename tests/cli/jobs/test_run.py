@@ -220,6 +220,12 @@ def test_a_report_is_a_stage_that_is_left_or_renewed(made: Path) -> None:
         done.json
     ).items()
     assert page != Path("work/report.html").read_text()
+    outputs = '"work/predictions.zarr"\nreport = "work/report.html"'
+    path = write_job(made, "\n[report]\ninterval = 0.8\n", predictions=outputs)
+    done = streammc("run", path)
+    assert 0 == done.code, done.err
+    for text in (done.out, Path("work/report.html").read_text()):
+        assert "80 % interval" in text
 
 
 def test_a_report_without_its_packages_is_a_fault_of_the_file(
