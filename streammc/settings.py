@@ -127,9 +127,12 @@ def recorded(settings: Any, **resolved: Any) -> dict[str, Any]:
 def called_with(settings: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
     """Return a decorator: the function of a settings object is called with the object's fields.
 
-    Signature and help of the function are those of the settings class and its bases.
+    Signature and help of the function are those of the settings class and its bases. A class may
+    have ``SAME``, names that other programs have for its fields, which are taken for them, and
+    ``ELSEWHERE``, names that are answered with what to write.
     """
     kind = cast(Any, settings)
+    same, elsewhere = getattr(kind, "SAME", {}), getattr(kind, "ELSEWHERE", {})
     order = {each.name: place for place, each in enumerate(stated_fields(kind))}
     made = inspect.signature(kind)
     parameters = sorted(made.parameters.values(), key=lambda each: (each.kind, order[each.name]))
@@ -141,8 +144,21 @@ def called_with(settings: Callable[P, S]) -> Callable[[Callable[[S], R]], Callab
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            named = {same.get(name, name): value for name, value in kwargs.items()}
+            foreign = next((name for name in kwargs if name in elsewhere), None)
+            if foreign is not None:
+                raise TypeError(
+                    f"{function.__name__}(): expected a name of streammc, found {foreign!r}: "
+                    f"write {elsewhere[foreign]}"
+                )
+            if len(named) < len(kwargs):
+                twice = next(ours for name, ours in same.items() if {name, ours} <= {*kwargs})
+                raise TypeError(
+                    f"{function.__name__}(): expected {twice!r} once, found it under another name "
+                    "too: leave out one"
+                )
             try:
-                given = signature.bind(*args, **kwargs)
+                given = signature.bind(*args, **cast(Any, named))
             except TypeError as error:
                 raise TypeError(f"{function.__name__}(): {error}") from None
             return function(kind(**given.arguments))

@@ -181,3 +181,29 @@ def test_plots_of_arviz_take_the_run_and_its_replicated_responses(table, runs):
     assert "beta" in azp.plot_forest(runs["x"], backend="none").viz["point_estimate"]
     tree = streammc.posterior_predictive(runs["x"], table, rows=100, draws=50)
     assert "y" in azp.plot_ppc_dist(tree, backend="none").viz["observed_dist"]
+
+
+def test_words_of_pymc_are_understood_or_answered(table, runs):
+    again = {**SIZES, "random_seed": SIZES["seed"]}
+    del again["seed"]
+    run = streammc.fit(table, FORMULAS["x"], "logistic", **again)
+    assert np.array_equal(run["posterior"]["beta"], runs["x"]["posterior"]["beta"])
+    drawn = [
+        streammc.fit(table, FORMULAS["x"], "logistic", **{**SIZES, "seed": seed}).attrs["streammc"]
+        for seed in (np.random.default_rng(3), int(np.random.default_rng(3).integers(2**63)))
+    ]
+    assert drawn[0] == drawn[1]
+    with pytest.raises(TypeError, match=r"fit\(\): expected a name of streammc, found 'tune': w"):
+        streammc.fit(table, FORMULAS["x"], "logistic", tune=500)
+    with pytest.raises(TypeError, match="expected 'seed' once, found it under another name"):
+        streammc.fit(table, FORMULAS["x"], "logistic", seed=1, random_seed=1)
+    with pytest.raises(TypeError, match="found 'cores': write threads="):
+        streammc.sample(streammc.from_table(table, formula="y ~ x"), None, cores=2)
+
+
+def test_dimensions_of_a_run_have_names(table):
+    run = streammc.fit(table, "x ~ z", "gaussian", sampler="hmc-ecs", audit=True, **SIZES)
+    dims = {str(dim) for group in run.children.values() for dim in group.sizes}
+    assert {"chain", "draw", "feature", "parameter", "certainty_row"} == dims
+    labels = ["beta[Intercept]", "beta[z]", "sigma"]
+    assert labels == list(run["constant_data"]["theta_star"]["parameter"].values)

@@ -11,6 +11,8 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from streammc.control_variates.bound import check_control_variates, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, SamplingWarning
@@ -188,7 +190,7 @@ def sample(call: SampleCall) -> xarray.DataTree:
         call.model,
         call.sampler,
         call.control_variates,
-        **values_of(call, RunArguments),
+        **values_of(call, RunArguments) | {"seed": _whole_seed(call.seed)},
         interrupted=interrupted.is_set,
     )
     _ = request.stopping  # a rule with a fault is refused before anything is opened
@@ -213,6 +215,13 @@ def sample(call: SampleCall) -> xarray.DataTree:
     for line in lines:
         warnings.warn(line, SamplingWarning, stacklevel=3)
     return tree
+
+
+def _whole_seed(seed: Any) -> Any:
+    """Return a seed as a number, drawn from a NumPy generator; anything else as it is."""
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**63))
+    return int(seed) if isinstance(seed, np.integer) else seed
 
 
 def _part_summary(run: RunDirectory) -> dict[str, Any]:

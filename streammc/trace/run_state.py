@@ -50,6 +50,7 @@ OWN: Final = (*SAMPLES, *SAMPLED.values())
 """Names of the groups that a run writes by itself."""
 SAMPLE_DIMS: Final = ("chain", "draw")
 FEATURE: Final = "feature"
+PARAMETER: Final = "parameter"
 
 Dimensioned = tuple[Sequence[str], NDArray[Any]]
 """Names of the dimensions of an array, and its values."""
@@ -327,20 +328,27 @@ def initial_arrays(
         check_name(name)
         dims, array = _dimensioned(name, values, layout)
         arrays[f"constant_data/{name}"] = dims, array
-        if FEATURE in dims:
-            texts = np.array(layout.features, dtype=np.str_)
-            arrays[f"constant_data/{FEATURE}"] = (FEATURE,), texts
+        for dim, labels in ((FEATURE, layout.features), (PARAMETER, layout.labels)):
+            if dim in dims:
+                arrays[f"constant_data/{dim}"] = (dim,), np.array(labels, dtype=np.str_)
     return arrays
 
 
 def _dimensioned(name: str, values: Any, layout: Layout) -> Dimensioned:
-    """Return ``(dims, values)``; without dims, a vector as long as the features gets theirs."""
+    """Return ``(dims, values)``; without dims, a vector as long as the features gets theirs.
+
+    So does one as long as the parameters; any other array has dimensions of its own.
+    """
     if isinstance(values, tuple):
         dims, array = values
         return tuple(dims), np.asarray(array)
     array = np.asarray(values)
     if array.shape == (len(layout.features),):
         return (FEATURE,), array
+    if array.shape == (len(layout.labels),):
+        return (PARAMETER,), array
+    if array.ndim == 1:
+        return (f"{name}_dim",), array
     return tuple(f"{name}_dim_{axis}" for axis in range(array.ndim)), array
 
 

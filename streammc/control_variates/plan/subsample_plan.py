@@ -165,7 +165,7 @@ class Plan:
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays by name, for the group ``constant_data``."""
-        arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
+        arrays: dict[str, Any] = {CERTAINTY_ROWS: (("certainty_row",), self.certainty_rows)}
         if self.relative is not None:
             arrays[RELATIVE] = (("unit",), self.relative)
         return arrays | (self.edge.arrays() if self.edge is not None else {})

@@ -181,7 +181,7 @@ class RunOptions(TemperatureOption, ExecutionOptions, OverwriteOption):
         Number of chains; each is a thread.
     seed
         Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
-        ``path``, or a new one.
+        ``path``, or a new one. In Python also a NumPy ``Generator``, from which one is drawn.
     overwrite
         Whether to replace a run in ``path`` by a new one, once the passes are done, instead of
         resuming or returning it.
@@ -230,6 +230,19 @@ class RunArguments(RunOptions):
         before work of over a minute, ``newton`` and ``plan`` after the steps of phases of over
         a second, and ``stop`` after a check of the stopping rule.
     """
+
+    SAME: ClassVar[Mapping[str, str]] = {"random_seed": "seed", "random_state": "seed"}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "tune": "warmup=, the iterations of each chain before those that are kept",
+        "num_warmup": "warmup=",
+        "num_samples": "draws=",
+        "num_chains": "chains=",
+        "cores": "threads=, the chains being threads of one process; all cores without it",
+        "n_jobs": "threads=, the chains being threads of one process; all cores without it",
+        "target_accept": "sampler=, such as streammc.samplers.hmc(target_acceptance=0.9)",
+        "progressbar": "progress=streammc.notebook_bar(), or leave it out",
+        "idata_kwargs": "nothing: what is returned is a tree for ArviZ",
+    }
 
     path: str | Path | None = None
     audit: bool | str = "auto"

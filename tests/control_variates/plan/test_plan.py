@@ -246,7 +246,7 @@ def test_wrong_options_are_refused(case, options):
 def test_a_plan_survives_json(case):
     found = case.plan()
     text = json.dumps(found.describe(), allow_nan=False)
-    again = Plan.from_description(json.loads(text), found.arrays().__getitem__)
+    again = Plan.from_description(json.loads(text), lambda name: found.arrays()[name][1])
     assert again.describe() == found.describe()
     with pytest.raises(StoreError, match="certainty rows"):
         Plan.from_description(json.loads(text), lambda name: found.certainty_rows[1:])

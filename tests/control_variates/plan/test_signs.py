@@ -109,7 +109,9 @@ def test_plan_of_a_product_holds_its_target(heavy):
     assert chosen.predicted["variance"] < 1.1 * signed_variance_target(2, 100)
     assert chosen.predicted["mean_sign"] > 0.99
     assert chosen.factor_units == 1
-    restored = type(chosen).from_description(chosen.describe(), chosen.arrays().__getitem__)
+    restored = type(chosen).from_description(
+        chosen.describe(), lambda name: chosen.arrays()[name][1]
+    )
     assert restored == chosen or restored.describe() == chosen.describe()
 
 
