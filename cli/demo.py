@@ -184,7 +184,9 @@ def _folder(output: Output, directory: str | None) -> str:
 
 def _human(document: dict[str, Any]) -> str:
     from streammc.cli.report import audit_text
+    from streammc.diagnostics.text import between, interval_heading
     from streammc.diagnostics.weights import Audit
+    from streammc.settings import INTERVAL
 
     ours, reference = document["runs"]["hmc-ecs"], document["runs"]["hmc"]
     rows = []
@@ -193,7 +195,8 @@ def _human(document: dict[str, Any]) -> str:
         rows.append(
             [
                 label,
-                *(number(one[name]) for name in ("mean", "sd", "q5", "q95")),
+                *(number(one[name]) for name in ("mean", "sd")),
+                between(number(one["q5"]), number(one["q95"])),
                 f"{one['ess_bulk']:.0f}",
                 f"{one['r_hat']:.3f}",
                 number(other["mean"]),
@@ -201,7 +204,8 @@ def _human(document: dict[str, Any]) -> str:
                 f"{apart['mcse_sd']:.3f}",
             ]
         )
-    header = ("parameter", "mean", "sd", "q5", "q95", "ess_bulk", "r_hat", "hmc mean")
+    band = interval_heading(INTERVAL)
+    header = ("parameter", "mean", "sd", band, "ess_bulk", "r_hat", "hmc mean")
     posterior = table([*header, "difference/sd", "mcse/sd"], rows)
     cost = table(
         ["cost", "rows an iteration", "iterations", "rows from disk", "seconds", "warm-up seconds"],

@@ -11,6 +11,7 @@ from streammc.cli.options import argument, command, parse_scheduler
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
+from streammc.diagnostics.text import interval_heading
 from streammc.errors import ConfigError
 from streammc.settings import IntervalOption, OverwriteOption, PassOptions, setting
 
@@ -122,7 +123,7 @@ def _check_options(ctx: click.Context, drawn: bool) -> None:
 
 def human(output: str, result: dict[str, Any]) -> str:
     """Return the facts about effects as text."""
-    error = result.get("mean_error")
+    error, interval = result.get("mean_error"), result.get("interval")
     return fields(
         {
             "effects": output,
@@ -130,6 +131,7 @@ def human(output: str, result: dict[str, Any]) -> str:
             "of each": ", ".join(result["effects"]),
             "chains": result.get("chains"),
             "draws": result["draws"],
+            "intervals": interval and interval_heading(interval),
             "error of the means": None if error is None else f"at most {number(error, 2)} sd",
             "seconds": result["seconds"],
         }

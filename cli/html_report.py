@@ -118,7 +118,7 @@ def average_comparisons(
     command = shlex.join(["streammc", "comparisons", str(run.path), table])
     advice, refused = f"{command} makes them", list[str]()
     if store is None:
-        return [], f"No average comparisons: the store of the run is not there. {advice}."
+        return [], f"No average comparisons: the rows of the run are not there. {advice}."
     if store["n_rows"] > _MOST_ROWS or len(store["features"]) > _MOST_COLUMNS:
         return [], f"Average comparisons of so large a table take a while: {advice}."
     try:

@@ -11,6 +11,7 @@ from streammc.cli.options import command, parse_scheduler
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
+from streammc.diagnostics.text import interval_heading
 
 
 @command("predict", PredictSettings, configurable=True)
@@ -116,6 +117,7 @@ def human(output: str, result: dict[str, Any]) -> str:
         "row id": result.get("row_id"),
         "rows of new groups": result.get("new_group_rows"),
         "draws": result["draws"],
+        "bands": interval_heading(result["interval"]),
         "mean sign": result["mean_sign"] if result["mean_sign"] != 1.0 else None,
         "log score per row": _per_row(result),
     }

@@ -240,6 +240,8 @@ def data_facts(request: ReportRequest) -> dict[str, str]:
     """Return the facts about the data of a run: name -> text."""
     address, store = request.document.get("store"), request.store
     if store is None:
+        if address == "memory":
+            return {"note": "the rows were in memory, and no store was kept to describe them"}
         return {
             "store": str(address),
             "note": "the store is not at its place any more, or has grown since: this page cannot "
