@@ -345,7 +345,7 @@ def test_a_run_of_groups_speaks_of_groups(made):
     told = streammc("diagnose", made / "run").out
     assert "random groups" in told or "hmc, because" in told
     assert "groups evaluated:" in told
-    assert "certainty groups" in told or "hmc, because" in told
+    assert "groups always evaluated" in told or "hmc, because" in told
     assert "rows" not in told.split("sampler ")[1]
 
 

@@ -196,7 +196,7 @@ def test_defaults_are_printed_recorded_and_one_flag_from_fixed_ones(store: Path)
     words = ("sample", "store.zarr", "-o", "run", *MODEL[:2], *FEW, "--draws", "20", "--no-audit")
     dry = streammc(*words, "--dry-run", "--json")
     assert 0 == dry.code, dry.err
-    done = streammc(*words)
+    done = streammc(*words, "--verbose")
     assert 0 == done.code, done.err
     texts = dry.json["priors"]["parameters"]
     line = f"scaled with the data, jointly normal: beta[Intercept] {texts['beta[Intercept]']}, "
@@ -224,7 +224,8 @@ def test_given_priors_are_printed_beside_the_defaults(store: Path) -> None:
     )
     assert 0 == done.code, done.err
     assert "priors: beta[x1] normal(0, 3)" in done.err
-    assert "priors                 beta[x1] normal(0, 3); default priors, scaled" in done.out
+    (shown,) = [line for line in done.out.splitlines() if line.startswith("priors ")]
+    assert "  beta[x1] normal(0, 3); default priors, scaled" in shown
     assert "default priors, scaled with the data, jointly normal: beta[Intercept] " in done.err
 
 
