@@ -34,7 +34,9 @@ _ROWS: Final = 1 << 20
 """Rows of predictions that are in memory at once."""
 
 
-def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
+def data_set(
+    run: RunDirectory, table: Any, *, fitted: bool = False, like: Dataset | None = None
+) -> Dataset:
     """Return a table as a data set in the columns of a run, on its scale, rows in their order.
 
     Parameters
@@ -46,6 +48,8 @@ def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
         store of the run.
     fitted
         Whether a table is that which was given to ``streammc.fit``, and is made as it was then.
+    like
+        Data set of the run, for the groups of a mixed model, which the run does not describe.
 
     Raises
     ------
@@ -67,6 +71,8 @@ def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
         there = kinds.found_at(table)
         if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
             return cast(Dataset, open_store(table))
+    if like is not None:
+        return _made(table, as_in(IngestOptions(), like))
     design = run.attributes.get("design") or {}
     formula: str | None = (design.get("formula") or {}).get("text")
     if not design or (fitted and formula is None):
@@ -78,10 +84,14 @@ def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
         offset = None if "offset(" in formula else design.get("offset")
         options = IngestOptions(formula=formula, offset=offset, trials=design.get("trials"))
         return cast(Dataset, rows_of(table, as_in(options, None), None, overwrite=False, depth=6))
-    options = as_in(IngestOptions(), SimpleNamespace(attributes=design))
-    with warnings.catch_warnings():  # no response is needed
+    return _made(table, as_in(IngestOptions(), SimpleNamespace(attributes=design)))
+
+
+def _made(table: Any, options: IngestOptions) -> Dataset:
+    """Return a table as a data set that needs no response."""
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
-        made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True)
+        made = rows_of(table, options, None, overwrite=False, depth=7, in_order=True)
     return cast(Dataset, made)
 
 
@@ -106,10 +116,27 @@ def predict(run: Any, store: Any, path: Any = None, **options: Any) -> Any:
     """Predict the rows of a table; for a frame without ``path`` and ``by``, return a frame."""
     if store is None or isinstance(store, RowTable):
         return predicting.predict(run, cast(Dataset, store), path, **options)
-    found = predicting.predict(run, data_set(opened_run(run), store), path, **options)
+    opened, like = opened_run(run), None
+    if opened.identity["model"]["name"] == "mixed":
+        options["trained_on"] = like = _rows_of_groups(opened, options.get("trained_on"))
+    rows = data_set(opened, store, like=like)
+    found = predicting.predict(run, rows, path, **options)
     if path is not None or options.get("by") is not None or not is_frame(store):
         return found
     return frame_of_kind(store, *_batches(found))
+
+
+def _rows_of_groups(run: RunDirectory, trained_on: Any) -> Dataset:
+    """Return the data set of the run of a mixed model, whose groups have effects."""
+    try:
+        return data_set(run, trained_on, fitted=True)
+    except DataError:
+        if trained_on is not None:
+            raise
+        raise DataError(
+            f"expected the rows of the run {str(run.path)!r}, whose groups have effects, found "
+            "none: give the table that was fitted as trained_on="
+        ) from None
 
 
 def _batches(found: Any) -> tuple[Any, Iterator[Any]]:

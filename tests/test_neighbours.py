@@ -165,6 +165,22 @@ def test_every_kind_of_frame_is_the_same_table_and_predictions_come_back_in_it(t
     assert list(index[:2]) == [5, 6]
 
 
+def test_groups_of_a_frame_have_the_effects_of_the_run(table):
+    grouped = table.assign(g=np.arange(N) % 30)
+    formula = "x ~ z + (1 | g)"
+    run = streammc.fit(grouped, formula, "gaussian", sampler="hmc", **SIZES)
+    store = streammc.from_table(grouped, formula=formula)
+    by_store = streammc.predict(run, store, trained_on=store)
+    expected = by_store["mean"].values[np.argsort(by_store["row_id"].values)]
+    found = streammc.predict(run, grouped, trained_on=grouped)
+    np.testing.assert_allclose(found["mean"], expected, rtol=1e-5)
+    with pytest.warns(UserWarning, match="belong to groups that the run has not seen"):
+        new = streammc.predict(run, grouped.assign(g=99), trained_on=grouped)["mean"]
+    assert np.abs(new - expected).max() > 1e-3
+    with pytest.raises(DataError, match="give the table that was fitted as trained_on="):
+        streammc.predict(run, grouped)
+
+
 def test_a_lazy_frame_is_fitted_and_one_that_fails_says_why(table, runs):
     pl = pytest.importorskip("polars")
     lazy = pl.from_pandas(table).lazy()
