@@ -57,9 +57,9 @@ def fitted_run(n_rows: int, path: Path, folder: Path) -> Path:
     return run
 
 
-def variables() -> list[str]:
+def variables(values: str = "1") -> list[str]:
     """Return the words of a command that compare three columns."""
-    return [word for j in range(3) for word in ("--variables", f"x{j}=1")]
+    return [word for j in range(3) for word in ("--variables", f"x{j}={values}")]
 
 
 def row(n_rows: int, path: Path, folder: Path) -> str:
@@ -81,13 +81,13 @@ def row(n_rows: int, path: Path, folder: Path) -> str:
 BESIDE = 10**5
 OTHER: Final = """
 import json, sys
-import polars as pl
+import pandas as pd
 import statsmodels.formula.api as smf
 from marginaleffects import avg_comparisons
-table = pl.read_parquet(sys.argv[1]).to_pandas()
+table = pd.read_parquet(sys.argv[1]).astype({"g": str}).astype({"g": "category"})
 fitted = smf.logit(sys.argv[2], table).fit(disp=False)
 if len(sys.argv) > 3:
-    found = avg_comparisons(fitted, variables={"x0": 1, "x1": 1, "x2": 1}, by="g")
+    found = avg_comparisons(fitted, variables={f"x{j}": [0, 1] for j in range(3)}, by="g")
     print(json.dumps(found.select("term", "g", "estimate", "std_error").to_dicts()))
 """
 
@@ -95,11 +95,11 @@ if len(sys.argv) > 3:
 def beside(python: str, path: Path, folder: Path) -> list[str]:
     """Return the rows of a table of the same comparisons by marginaleffects and here."""
     run = fitted_run(BESIDE, path, folder)
-    asked = ("comparisons", str(run), str(path), *variables(), "--by", "g", "--json", "--quiet")
-    ours = measure(*asked)
+    words = (*variables("[0,1]"), "--by", "g", "--json", "--quiet")  # a step is centred there
+    ours = measure("comparisons", str(run), str(path), *words)
     alone = measure("-c", OTHER, str(path), FORMULA, command=python)
     theirs = measure("-c", OTHER, str(path), FORMULA, "compared", command=python)
-    own = {(each["term"], each["g"]): each for each in json.loads(ours.output)["comparisons"]}
+    own = {(each["term"], str(each["g"])): each for each in json.loads(ours.output)["comparisons"]}
     apart, wider = [], []
     for each in json.loads(theirs.output):
         same = own[each["term"], each["g"]]
