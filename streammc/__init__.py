@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers, scorer
     from streammc.averages import comparisons, predictions, slopes
+    from streammc.checks.posterior_predictive import prior_predictive
     from streammc.comparison import compare, loo
     from streammc.control_variates import compute as control_variates
     from streammc.fitting import fit
@@ -56,6 +57,7 @@ _LAZY: Final[dict[str, str]] = {
     "posterior_predictive": "streammc.frames:posterior_predictive",
     "predict": "streammc.frames:predict",
     "predictions": "streammc.averages:predictions",
+    "prior_predictive": "streammc.checks.posterior_predictive:prior_predictive",
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
@@ -90,6 +92,7 @@ __all__ = [
     "posterior_predictive",
     "predict",
     "predictions",
+    "prior_predictive",
     "priors",
     "sample",
     "samplers",

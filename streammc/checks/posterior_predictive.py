@@ -15,13 +15,16 @@ from streammc.checks.run_draws import (
     run_draws,
     tile_rows,
 )
-from streammc.control_variates.bound import check_kinds
+from streammc.control_variates.bound import check_kinds, resolved
+from streammc.diagnostics.derived import as_variables
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.data_views import by_group
 from streammc.models.base import ColumnsModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
+from streammc.models.table_scale import transform
+from streammc.numerics.prior import draw_prior, improper
 from streammc.prediction import predictors
 from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.predict import model_of, opened_run, predict
@@ -66,7 +69,7 @@ ROWS: Final = 1000
 DRAWS: Final = 1000
 GROUP_DRAWS: Final = 200
 """Default number of draws of a mixed model, each with effects of every group."""
-_PART_ROWS, _PART_RESPONSES = 0, 1
+_PART_ROWS, _PART_RESPONSES, *_PARTS_PRIOR = range(5)
 """Parts of the random stream of a check."""
 
 
@@ -154,8 +157,7 @@ def posterior_predictive(
     from streammc.trace.datatree import predictive_tree
 
     check_kinds(store, *(() if model is None else (model,)))
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise ConfigError(f"expected at least 1 row, found rows={rows!r}: give a whole number")
+    _require_rows_wanted(rows)
     opened = opened_run(run)
     built = model_of(opened, model)
     if draws is None:
@@ -178,9 +180,97 @@ def posterior_predictive(
         del arrays["observed_data"]
     if table.response is None or not own:
         del arrays["log_likelihood"]
+    return predictive_tree(opened, posterior.numbers, _variable(table), at, arrays)
+
+
+def _variable(table: Dataset) -> str:
+    """Return the name of the variable of the responses of a table."""
     name = table.response or "y"
-    name = f"{name}_response" if name in ("chain", "draw", "row") else name
-    return predictive_tree(opened, posterior.numbers, name, at, arrays)
+    return f"{name}_response" if name in ("chain", "draw", "row") else name
+
+
+@documented(posterior_predictive)
+def prior_predictive(
+    model: Model,
+    store: Dataset,
+    *,
+    rows: int = ROWS,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> xarray.DataTree:
+    """Draw responses of some rows from the prior predictive distribution, for ArviZ.
+
+    For row i and draw s, ``theta_s ~ p(theta)`` and ``y_rep ~ p(y | x_i, theta_s)``: what the
+    priors say of the response before it is seen. Default priors scale with the data of ``store``.
+
+    Parameters
+    ----------
+    model
+        One of ``streammc.models``, or of your own with ``simulate``; none of groups.
+    store
+        The rows: what ``streammc.open_store`` or ``from_table`` returned.
+    draws
+        Number of independent draws, of one chain.
+
+    Returns
+    -------
+    xarray.DataTree
+        In memory: ``prior`` (chain, draw, ...), on the scale of the table; ``prior_predictive``
+        (chain, draw, row), for ``arviz_plots.plot_ppc_dist(tree, group="prior_predictive")``; and
+        ``observed_data`` (row), where the table has a response.
+
+    Raises
+    ------
+    ConfigError
+        If an option is out of range, or a prior is flat.
+    ModelError
+        If the model has groups, or no response that can be simulated.
+    """
+    from streammc.trace.datatree import prior_tree
+
+    check_kinds(store, model)
+    _require_rows_wanted(rows)
+    PredictionRequest(draws=draws, seed=seed)
+    if isinstance(model, MixedModel | ColumnsModel) or store.groups is not None:
+        raise ModelError(
+            f"expected a model of a response without groups, found {model.name!r} for "
+            f"{store.address!r}: draw from the prior of a model without them"
+        )
+    _refuse_unknown_trials(model, store)
+    require_rows(store, "replicate")
+    bound = resolved(model, store)
+    labels = tuple(bound.labels(store.feature_names))
+    prior = bound.prior_table(labels)
+    flat = [label for label, one in zip(labels, improper(prior), strict=True) if one]
+    if flat:
+        raise ConfigError(
+            f"expected a prior that can be drawn from, found a flat one of {flat[0]!r}: give it a "
+            "scale, such as streammc.priors.normal(scale=10.0)"
+        )
+    streams = [stream(seed, 0, Role.CHECK, part) for part in _PARTS_PRIOR]
+    theta = draw_prior(prior, draws, streams)
+    design = record.describe_design(store.attributes)
+    coefficients = predictors.on_table(bound, theta, None, design, design)
+    at, some = _gathered(store, rows, seed)
+    responses = np.empty((draws, len(at)))
+    rng = stream(seed, 0, Role.CHECK, _PART_RESPONSES)
+    step = tile_rows(bound.n_linear + bound.n_scalar, draws)
+    for low in range(0, len(at), step):
+        here = slice(low, low + step)
+        eta = coefficients.predictors(some.X[here], some.offset[here])
+        responses[:, here] = replicated(bound, eta, some.weight[here], rng)
+    blocks = bound.table_scale(store.feature_names)
+    moved, names = transform(bound.constrain(theta)[None], labels, store.attributes, blocks)
+    arrays = {"prior_predictive": responses}
+    if store.response is not None:
+        arrays["observed_data"] = some.y
+    variables = as_variables(moved, names, store.feature_names)
+    return prior_tree(variables, _variable(store), at, arrays)
+
+
+def _require_rows_wanted(rows: object) -> None:
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise ConfigError(f"expected at least 1 row, found rows={rows!r}: give a whole number")
 
 
 def _refuse_unknown_trials(model: Model, table: Dataset) -> None:

@@ -19,7 +19,14 @@ from streammc.errors import ConfigError
 from streammc.trace.addresses import named
 from streammc.trace.row_arrays import ROWS, RowKind, check_chunks, read_meta
 from streammc.trace.run_directory import MemoryRun, RunDirectory
-from streammc.trace.run_state import GROUPS, SAMPLE_DIMS, SAMPLED, own_entries, table_scale
+from streammc.trace.run_state import (
+    GROUPS,
+    SAMPLE_DIMS,
+    SAMPLED,
+    Dimensioned,
+    own_entries,
+    table_scale,
+)
 from streammc.verdict import verdict
 
 _JSON_WORDS: Final = ("null", "true", "false")
@@ -216,10 +223,34 @@ def predictive_tree(
     by group: (m,) for ``observed_data``, else (chains D, m), chain after chain.
     """
     posterior = open_run(run.path, verify=False)["posterior"].to_dataset()
-    groups = {"posterior": posterior.isel(draw=kept).load()}
-    shape = (run.chains, len(kept))
-    by_draw = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
-    by_draw["draw"] = by_draw["draw"][kept]
+    return _by_row({"posterior": posterior.isel(draw=kept).load()}, name, rows, arrays)
+
+
+def prior_tree(
+    prior: Mapping[str, Dimensioned],
+    name: str,
+    rows: NDArray[np.int64],
+    arrays: Mapping[str, NDArray[np.float64]],
+) -> xr.DataTree:
+    """Return a tree of draws of a prior, variables and coordinates by name, and arrays by row.
+
+    The arrays are as of :func:`predictive_tree`.
+    """
+    coordinates = {key: values for key, (dims, values) in prior.items() if tuple(dims) == (key,)}
+    data = {key: (list(dims), v) for key, (dims, v) in prior.items() if key not in coordinates}
+    return _by_row({"prior": xr.Dataset(data, coordinates)}, name, rows, arrays)
+
+
+def _by_row(
+    groups: dict[str, xr.Dataset],
+    name: str,
+    rows: NDArray[np.int64],
+    arrays: Mapping[str, NDArray[np.float64]],
+) -> xr.DataTree:
+    """Return a tree of one group of draws, and of arrays by row that belong to these draws."""
+    (draws,) = groups.values()
+    by_draw = {dim: draws[dim].values for dim in SAMPLE_DIMS}
+    shape = tuple(map(len, by_draw.values()))
     by_row = {"row": rows}
     for group, values in arrays.items():
         if values.ndim == 1:

@@ -21,6 +21,7 @@ from streammc.errors import (
     RefusedError,
     StreammcError,
 )
+from streammc.priors import flat, half_normal, normal
 
 NAMES = ["Intercept", "a"]
 BETA = np.array([0.3, -0.5])
@@ -243,3 +244,30 @@ def test_trials_with_weights_are_refused(tmp_path):
     found = streammc.posterior_predictive(run, from_arrays(X, y, **words), model=model)
     replicates = found["posterior_predictive"]["y"].to_numpy()
     assert {0.0, 0.25, 0.5, 0.75, 1.0} == set(np.unique(replicates))
+
+
+def variance_z(scale):
+    """z of the mean square of prior predictive responses, whose exact value is 4 + 1."""
+    data = streammc.from_arrays(np.ones((1, 1)), np.zeros(1), feature_names=["Intercept"])
+    priors = {"beta*": normal(scale=scale), "sigma": half_normal(1.0)}
+    tree = streammc.prior_predictive(streammc.models.gaussian(prior=priors), data, draws=4000)
+    square = tree["prior_predictive"]["y"].values.ravel() ** 2
+    return (square.mean() - 5.0) / (square.std() / np.sqrt(len(square)))
+
+
+def test_prior_predictive_responses_have_the_variance_of_the_prior():
+    assert abs(variance_z(2.0)) < 4.5
+    assert abs(variance_z(2.6)) > 4.5  # the broken partner
+
+
+def test_prior_predictive_draws_are_on_the_scale_of_the_table_and_flat_ones_are_refused():
+    x = np.linspace(5.0, 9.0, 200)
+    store = streammc.from_table({"x": x, "y": x % 2 > 1.0}, formula="y ~ x")
+    prior = normal(scale=1.0)
+    tree = streammc.prior_predictive(streammc.models.logistic(prior=prior), store, draws=3000)
+    assert {"prior", "prior_predictive", "observed_data"} == set(tree)
+    slope = tree["prior"]["beta"].sel(feature="x").values
+    assert slope.std() * x.std() == pytest.approx(1.0, rel=0.06)  # 4.5 errors of an sd
+    assert set(np.unique(tree["prior_predictive"]["y"])) == {0.0, 1.0}
+    with pytest.raises(ConfigError, match="that can be drawn from, found a flat one of 'beta"):
+        streammc.prior_predictive(streammc.models.logistic(prior=flat()), store)
