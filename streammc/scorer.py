@@ -38,6 +38,7 @@ from streammc.stores.formula.fitted import (
     DesignColumn,
     factor_node,
     good_state,
+    has_levels,
     is_factor,
     read_design,
     write_columns,
@@ -562,7 +563,7 @@ class Scorer:
         for node in [*nodes, *self._offsets]:
             if any(name not in self._kinds for name in columns_of(node)):
                 raise ValueError(f"columns of {label(node)!r}")
-            factor = [node] if is_factor(node, self._kinds) else []
+            factor = [node] if has_levels(node, self._kinds) else []
             for part in [*fitted_parts(node), *factor]:
                 if not good_state(part, self._states.get(label(part))):
                     raise ValueError(f"the state of {label(part)!r}")
@@ -607,7 +608,7 @@ class Scorer:
             levels = len(self._states[label(node)]["levels"])
             table = self._factors.setdefault(node, np.zeros((len(slopes), levels, self._draws)))
             table[:, index] = slopes[:, :, j]
-        factors = [*self._factors, *(node for node in self._nodes if is_factor(node, self._kinds))]
+        factors = [*self._factors, *(node for node in self._nodes if has_levels(node, self._kinds))]
         self._level_columns = {
             inner.name for node in factors if isinstance(inner := argument_of(node), Column)
         }

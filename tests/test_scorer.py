@@ -32,7 +32,7 @@ from streammc.errors import (
 
 FORMULA = (
     "y ~ x * C(origin, contr.treatment('b')) + bs(z, df=5) + poly(x, 2):t + scale(z) + C(month)"
-    " + C(month):x + I(t == 'p') + (1 | h) + offset(log(e))"
+    " + C(month, contr.poly):x + C(t, Sum):z + I(t == 'p') + (1 | h) + offset(log(e))"
 )
 
 

@@ -1,4 +1,4 @@
-"""Polynomials and splines of a formula, of which one column of the table makes several.
+"""Polynomials, splines and codings of factors, of which one column of the table makes several.
 
 formulaic fits them: it places knots, and names their columns. From a fitted state :func:`basis`
 computes the same values, to the last bit, by NumPy (SciPy solves for the natural cubic spline),
@@ -78,6 +78,29 @@ def basis(node: Call, x: Vector, state: State) -> Matrix:
         if beyond == "zero":
             fields[:, outside] = 0.0
         return fields
+
+
+def coding_matrix(coding: str, n: int) -> Matrix:
+    """Return the contrasts (n, n - 1) of the n levels of a factor, as R and formulaic have them.
+
+    ``sum``: each level but the last against the mean of all; ``helmert``: each level but the first
+    against the mean of those before it; ``poly``: orthonormal polynomials of the level's number.
+    """
+    matrix = np.eye(n, n - 1)
+    if coding == "sum":
+        matrix[-1] = -1.0
+    elif coding == "helmert":
+        matrix = -np.triu(np.ones((n, n - 1)))
+        matrix[np.arange(1, n), np.arange(n - 1)] = np.arange(1.0, n)
+    else:
+        x, p, norms = np.arange(n, dtype=np.float64), np.ones((n, n)), [float(n)]
+        for k in range(1, n):
+            p[k] = (x - (x * p[k - 1] ** 2).sum() / norms[k - 1]) * p[k - 1]
+            if k > 1:
+                p[k] -= norms[k - 1] / norms[k - 2] * p[k - 2]
+            norms.append(float((p[k] ** 2).sum()))
+        matrix = (p[1:] / np.sqrt(norms[1:])[:, np.newaxis]).T
+    return matrix
 
 
 def _polynomials(node: Call, x: Vector, state: State) -> Matrix:

@@ -25,6 +25,7 @@ from streammc.stores.formula.fitted import (
     FACTORS,
     Design,
     factor_node,
+    has_levels,
     is_factor,
     read_design,
     remembering,
@@ -157,8 +158,8 @@ class FormulaRows(TableBlocks):
         The ``response``, one of the ``nodes``, never has levels.
         """
         for node in nodes:
-            has_levels = is_factor(node, self.kinds) and node != response
-            self._check_node(node, argument_of(node), has_levels)
+            levels = has_levels(node, self.kinds) and node != response
+            self._check_node(node, argument_of(node), levels)
 
     def absent_texts(self, nodes: Sequence[Node]) -> list[str]:
         """Return a warning for each text that a comparison names and no row has.
@@ -196,11 +197,11 @@ class FormulaRows(TableBlocks):
                     f"fitted to, found numbers in {self.table.sources[0].label}: convert the column"
                 )
 
-    def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
+    def _check_node(self, node: Node, inner: Node, levels: bool) -> None:
         """Check one expression; text may be compared with text, or be the column of levels."""
-        if has_levels and isinstance(inner, Column) and inner.name not in self.coders:
+        if levels and isinstance(inner, Column) and inner.name not in self.coders:
             self.levels.add(inner.name)
-        if has_levels and isinstance(node, Column) and node.name not in self._text:
+        if levels and isinstance(node, Column) and node.name not in self._text:
             check_types(self.table, [node.name])  # dates are a factor only inside C()
         compared = 0
         for part in walk(node):
@@ -215,7 +216,7 @@ class FormulaRows(TableBlocks):
                 compared += 1
         columns = [part.name for part in walk(node) if isinstance(part, Column)]
         text = [name for name in columns if name in self.coders]
-        if len(text) > compared and not (has_levels and isinstance(inner, Column)):
+        if len(text) > compared and not (levels and isinstance(inner, Column)):
             raise self.text_error(text[:1], "text")
 
 
@@ -400,7 +401,7 @@ def can_scan_early(terms: Terms, kinds: Mapping[str, str]) -> bool:
         parts += term.factors
     return not any(
         fitted_parts(node)
-        or is_factor(node, kinds)
+        or has_levels(node, kinds)
         or (isinstance(node, Call) and node.function in BASES)
         for node in parts
     )
@@ -655,7 +656,7 @@ class FormulaBlocks:
             raise no_rows(rows.table, seen)
 
     def _fitter(self, node: Node, seed: int) -> Fitter:
-        if not is_factor(node, self._rows.kinds):
+        if not has_levels(node, self._rows.kinds):
             assert isinstance(node, Call)
             return fitter(node, seed)
         inner = argument_of(node)

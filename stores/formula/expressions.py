@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.protocols import Index, Matrix, Vector
-from streammc.stores.formula.bases import BASES, State, basis, extrapolation
+from streammc.stores.formula.bases import BASES, State, basis, coding_matrix, extrapolation
 from streammc.stores.formula.parser import (
     Call,
     Column,
@@ -23,6 +23,7 @@ from streammc.stores.formula.parser import (
     Operation,
     Text,
     argument_of,
+    coding_of,
     label,
     walk,
 )
@@ -106,6 +107,8 @@ def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
 def fields(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Matrix:
     """Return the numeric fields or 0/1 levels of an expression, (fields, m) float64.
 
+    Of a factor with another coding the columns of its contrasts follow the levels.
+
     Values that are not finite, outside the bounds of a spline or of an unknown level are
     reported.
     """
@@ -143,7 +146,10 @@ def _indicators(node: Node, values: Values, states: Mapping[str, State], report:
     index = level_index(node, values, states, report)
     matrix = np.zeros((len(states[label(node)]["levels"]), index.size))
     matrix[index, np.arange(index.size)] = 1.0
-    return matrix
+    coding = coding_of(node)
+    if coding is None:
+        return matrix
+    return np.concatenate([matrix, coding_matrix(coding, len(matrix))[index].T])
 
 
 def level_index(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Index:

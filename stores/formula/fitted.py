@@ -32,6 +32,7 @@ from streammc.stores.formula.parser import (
     Node,
     Term,
     Terms,
+    coding_of,
     columns_of,
     label,
     parse_expression,
@@ -93,6 +94,14 @@ class Fields(NamedTuple):
     """Index of the field that is omitted beside an intercept."""
     names: tuple[str, ...] | None = None
     """Names of the others beside an intercept; ``None``: only formulaic knows them."""
+    contrasts: int = 0
+    """Number of columns of contrasts, which stand beside an intercept in place of all fields."""
+
+    def places(self, reduced: bool) -> list[int]:
+        """Return the indices of the fields, beside an intercept with ``reduced``."""
+        if reduced and self.contrasts:
+            return [*range(self.size, self.size + self.contrasts)]
+        return [i for i in range(self.size) if not (reduced and i == self.dropped)]
 
 
 def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn]:
@@ -131,10 +140,9 @@ def plain_columns(terms: Sequence[Term], fields: dict[Node, Fields]) -> list[Des
         own = fields[node]
         if own.names is None:
             return None
-        indices = [index for index in range(own.size) if index != own.dropped]
         columns += [
             DesignColumn(name, ((node, index),), 1.0)
-            for name, index in zip(own.names, indices, strict=True)
+            for name, index in zip(own.names, own.places(True), strict=True)
         ]
     return columns
 
@@ -163,8 +171,7 @@ def _by_formulaic(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn
             ranges = []
             for part in scoped.factors:
                 node = by_label[part.factor.expr]
-                skipped = fields[node].dropped if part.reduced else None
-                ranges.append([(node, i) for i in range(fields[node].size) if i != skipped])
+                ranges.append([(node, i) for i in fields[node].places(part.reduced)])
             for choice in product(*reversed(ranges)):
                 recipes.append(DesignColumn("", choice[::-1], float(scoped.scale)))
         for name, recipe in zip(structure.columns, recipes, strict=True):
@@ -176,10 +183,7 @@ def _check_size(terms: Terms, fields: dict[Node, Fields]) -> None:
     """Refuse a formula of too many columns, before any column is computed."""
     total = 0
     for term in terms.terms:
-        counts = [
-            max(1, fields[node].size - (fields[node].dropped is not None)) for node in term.factors
-        ]
-        total += prod(counts)
+        total += prod(max(1, len(fields[node].places(True))) for node in term.factors)
         if total > MAX_COLUMNS:
             widest = max(fields, key=lambda node: fields[node].size)
             raise DataError(
@@ -314,6 +318,7 @@ class Design:
             for name, term in terms.items()
             if len(term) > 1
             or any(isinstance(node, Call) and node.function in BASES for node in term)
+            or any(coding_of(node) is not None for node in term)
             or any(times[source] > 1 for source in sources[term])
         ]
 
@@ -327,7 +332,8 @@ class Design:
         places = {
             node: state["levels"].index(state["reference"])
             for node in self._nodes
-            if "levels" in (state := self.states.get(label(node), {}))
+            if is_factor(node, self.kinds)
+            and (state := self.states.get(label(node), {})).get("levels")
         }
         by_column = {}
         for column in self.columns:
@@ -493,7 +499,7 @@ def remembering(terms: Terms, kinds: Mapping[str, str], factors: Sequence[str] =
     nodes: list[Node] = []
     for factor in [*terms.factors, *terms.offsets, terms.response]:
         nodes += fitted_parts(factor)
-        if is_factor(factor, kinds):
+        if has_levels(factor, kinds):
             nodes.append(factor)
     return list(dict.fromkeys([*nodes, *map(factor_node, factors)]))
 
@@ -508,11 +514,16 @@ def refused(kind: str, name: str, bad: Any, values: Any) -> None:
         )
 
 
-def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:
-    """Return whether an expression is a factor, coded by levels."""
+def has_levels(node: Node, kinds: Mapping[str, str]) -> bool:
+    """Return whether an expression is a factor, of any coding."""
     if isinstance(node, Column):
         return kinds.get(node.name) in ("text", "category")
     return isinstance(node, Call) and node.function == "C"
+
+
+def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:
+    """Return whether an expression is a factor whose columns are indicators of its levels."""
+    return has_levels(node, kinds) and coding_of(node) is None
 
 
 @lru_cache(maxsize=16)
@@ -528,6 +539,11 @@ def _fields(node: Node, states: Mapping[str, State]) -> Fields:
     state = states.get(name, {})
     if "levels" in state:
         levels, reference = state["levels"], state["reference"]
+        if (coding := coding_of(node)) is not None:
+            own = partial(_factor, levels, reference, coding)
+            named = tuple(f"{name}[{each}]" for each in _contrast_names(coding, levels))
+            known = named if len(set(named)) == len(named) > 0 else None
+            return Fields(own, len(levels), None, known, len(levels) - 1)
         names = tuple(f"{name}[T.{level}]" for level in levels if level != reference)
         one_type = {type(level) for level in levels} in ({str}, {bool}, {int})  # as pandas has them
         alone = names if one_type and len(names) == len(levels) - 1 > 0 else None
@@ -542,13 +558,28 @@ def _fields(node: Node, states: Mapping[str, State]) -> Fields:
     return Fields(lambda: np.zeros(1), 1, None, (name,))
 
 
-def _factor(levels: list[Any], reference: Any) -> Any:
+def _contrast_names(coding: str, levels: Sequence[Any]) -> list[str]:
+    """Return the names of contrasts, as formulaic has them."""
+    if coding == "poly":
+        return [[".L", ".Q", ".C"][d - 1] if d < 4 else f"^{d}" for d in range(1, len(levels))]
+    if coding == "sum":
+        return [f"S.{level}" for level in levels[:-1]]
+    return [f"H.{level}" for level in levels[1:]]
+
+
+def _factor(levels: list[Any], reference: Any, coding: str | None = None) -> Any:
     """Return one row of a factor as formulaic takes it."""
-    from formulaic.transforms.contrasts import C, TreatmentContrasts
+    from formulaic.transforms import contrasts
     from pandas import Series
 
     data = Series(levels[:1], dtype=object)
-    return C(data, TreatmentContrasts(base=reference), levels=levels)
+    kinds = {
+        "sum": contrasts.SumContrasts,
+        "helmert": contrasts.HelmertContrasts,
+        "poly": contrasts.PolyContrasts,
+    }
+    made = contrasts.TreatmentContrasts(base=reference) if coding is None else kinds[coding]()
+    return contrasts.C(data, made, levels=levels)
 
 
 def _silent(*_: Any) -> None:

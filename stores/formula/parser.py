@@ -87,6 +87,12 @@ def argument_of(node: Node) -> Node:
     return node.argument if isinstance(node, Call) else node
 
 
+def coding_of(node: Node) -> str | None:
+    """Return the coding of a factor, one of ``CODED``; ``None`` of indicators, and of no factor."""
+    coding = dict(node.options).get("contrasts") if isinstance(node, Call) else None
+    return coding if isinstance(coding, str) else None
+
+
 def columns_of(node: Node) -> list[str]:
     """Return the columns of the table that an expression needs."""
     return list(dict.fromkeys(part.name for part in walk(node) if isinstance(part, Column)))
@@ -101,7 +107,19 @@ def walk(node: Node) -> list[Node]:
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 20
-TREATMENT: Final = "contr.treatment"
+_CODINGS: Final = {
+    "contr.treatment": "treatment",
+    "contr.sum": "sum",
+    "contr.helmert": "helmert",
+    "contr.poly": "poly",
+    "Treatment": "treatment",
+    "Sum": "sum",
+    "Helmert": "helmert",
+    "Poly": "poly",
+}
+"""Codings of a factor by their names in R and in patsy, as the second argument of C()."""
+CODED: Final = ("sum", "helmert", "poly")
+"""Codings whose columns are not indicators of levels."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -109,7 +127,7 @@ _TOKEN: Final = re.compile(
     |(?P<column>`[^`\\\x00-\x1f\x7f]+`)
     |(?P<string>'[^'"\\`\x00-\x1f\x7f]*'|"[^'"\\`\x00-\x1f\x7f]*")
     |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
-    |(?P<name>contr\.treatment(?=\s*\()|[^\W\d]\w*)
+    |(?P<name>contr\.(?:treatment|sum|helmert|poly)\b|[^\W\d]\w*)
     |(?P<operator>\*\*|<=|>=|==|!=|\|\|?|[-+*/:^~(),=<>\[\]])
     """,
     re.VERBOSE,
@@ -162,6 +180,8 @@ def tokenize(text: object) -> list[Token]:
             raise refused(repr(char), position + 1, advice)
         kind, word = str(match.lastgroup), match.group()
         if kind == "name":
+            if word == "as" and text.startswith("as.factor", position):
+                raise refused("as.factor", position + 1, "write C(column)")
             _check_name(word, position + 1)
         token = Token(kind, word, position + 1)
         if kind != "space":
@@ -225,14 +245,31 @@ FUNCTIONS: Final[dict[str, dict[str, str]]] = {
 OUTER: Final = frozenset({"poly", "bs", "cr", "cc", "C", "offset"})
 """Functions that may not stand inside others."""
 
-_CONTRASTS: Final = "write C({column}), whose levels have treatment coding"
-_OF_PATSY: Final = {
-    "Treatment": "write C({column}, contr.treatment({level}))",
-    **dict.fromkeys(("Sum", "Poly", "Helmert", "Diff"), _CONTRASTS),
-    "Q": "write a column name in backquotes, `{name}`",
-    "standardize": "write scale(x)",
+_SMOOTH: Final = "write bs({column}, df=10) or cr({column}, df=10), of fixed degrees of freedom"
+_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("Treatment", "Sum", "Poly", "Helmert"), "it is a coding of a factor: C(column, {name})"
+    ),
+    "Diff": "write C({column}) or C({column}, contr.helmert)",
+    "Q": "write a column name in backquotes, `{text}`",
+    **dict.fromkeys(("standardize", "zscore", "rescale"), "write scale({column})"),
+    **dict.fromkeys(("factor", "ordered", "categorical"), "write C({column})"),
+    "trials": "write y ~ ..., with --trials {column} (in Python trials='{column}')",
+    "cbind": "write {column} ~ ..., and --trials (in Python trials=) with the column of successes "
+    "and failures together",
+    "weights": "write y ~ ..., and --weight {column} (in Python weight='{column}')",
+    "exposure": "write offset(log({column})) as a term",
+    "rate": "write y ~ ... + offset(log({column}))",
+    **dict.fromkeys(("ns", "rcs"), "write cr({column}, df=4)"),
+    **dict.fromkeys(("s", "te", "ti", "t2", "lo", "smooth"), _SMOOTH),
+    "pow": "write I({column} ** 2)",
+    "ifelse": "write a comparison, I({column} > 0), which is 0 or 1",
+    "cut": "write a comparison, I({column} > 0), or a column of levels into the table",
+    "Surv": "times are not censored here: write the time",
+    "gp": "take the family gaussian-process, with its columns alone",
+    **dict.fromkeys(("wday", "dayofweek"), "write weekday({column}), Monday is 0"),
 }
-"""Functions of patsy and similar packages, with the form to write instead."""
+"""Functions of R, patsy, bambi and brms, with the form to write instead."""
 
 _CHOICES: Final = {"extrapolation": ("raise", "clip", "zero", "extend"), "constraints": ("center",)}
 _LIMITS: Final = {"df": 1000, "degree": 20}
@@ -248,13 +285,15 @@ def parse_expression(tokens: list[Token]) -> Node:
         if kind == "column" or (kind == "name" and text not in ("True", "False")):
             if kind == "name" and following == "(":
                 _check_function(tokens, index)
+            elif text.startswith("contr.") or (text in _CODINGS and _is_option(tokens, index)):
+                pass
             elif kind == "column" or following != "=":
                 names[f"_c{index}_"] = Column(text.strip("`"))
                 text = f"_c{index}_"
         elif text in (":", "^", "~"):
             advice = "write powers as ** inside a function, and no interactions"
             raise refused(repr(text), position, advice)
-        source.append("_treatment" if text == TREATMENT else text)
+        source.append(text.replace("contr.", "_contr_") if text.startswith("contr.") else text)
     try:
         body = ast.parse(" ".join(source), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -266,16 +305,22 @@ def parse_expression(tokens: list[Token]) -> Node:
 def _check_function(tokens: list[Token], index: int) -> None:
     """Refuse a call of an unknown function; ``tokens[index]`` is the name of the function."""
     _, name, position = tokens[index]
-    if name in FUNCTIONS or name == TREATMENT:
+    if name in FUNCTIONS or (name in _CODINGS and _is_option(tokens, index)):
         return
     near = get_close_matches(name, FUNCTIONS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(FUNCTIONS)}"
-    if name in _OF_PATSY:
-        values = [token.text for token in tokens[index:] if token.kind in ("string", "number")]
-        column = tokens[2].text if tokens[0].text == "C" and index > 2 else "column"
-        level = values[0] if values else "'level'"
-        hint = _OF_PATSY[name].format(column=column, level=level, name=level.strip("'\""))
+    if name in _ELSEWHERE:
+        inside = tokens[2 if tokens[0].text == "C" and index > 2 else index + 2 :]
+        column = next((each.text for each in inside if each.kind in ("name", "column")), "x")
+        text = next((each.text for each in inside if each.kind == "string"), "'name'")
+        hint = _ELSEWHERE[name].format(column=column, name=name, text=text.strip("'\""))
     raise refused(f"the function {name!r}", position, hint)
+
+
+def _is_option(tokens: list[Token], index: int) -> bool:
+    """Return whether a token is the second argument of C(), or its option ``contrasts``."""
+    before = tokens[index - 1].text if index else ""
+    return tokens[0].text == "C" and (before == "," or before == "=")
 
 
 _OPERATORS: Final[dict[type[ast.AST], str]] = {
@@ -377,20 +422,29 @@ class _Reader:
             if kind == "numbers":
                 return tuple(self._number(item) for item in node.elts)
             return tuple(self._level(item) for item in node.elts)
-        if kind == "contrasts" and isinstance(node, ast.Call):
-            inner = node.func
-            named = all(word.arg == "base" for word in node.keywords)
-            values = [*node.args, *(word.value for word in node.keywords)]
-            treatment = isinstance(inner, ast.Name) and inner.id == "_treatment"
-            if treatment and named and len(values) <= 1:
+        if kind == "contrasts":
+            inner, words, values = node, list[ast.keyword](), list[ast.expr]()
+            if isinstance(node, ast.Call):
+                inner, words = node.func, node.keywords
+                values = [*node.args, *(each.value for each in words)]
+            coding = self._coding(inner)
+            named = all(each.arg in ("base", "reference") for each in words)
+            if coding == "treatment" and named and len(values) <= 1:
                 return tuple(self._level(item) for item in values)
+            if coding in CODED and not values:
+                return coding
         expected = {
             "flag": "True or False",
             "integer": f"a whole number from 0 to {_LIMITS.get(option)}",
             "text": " or ".join(map(repr, _CHOICES.get(option, ()))),
-            "contrasts": "contr.treatment('level')",
+            "contrasts": "contr.treatment('level'), contr.sum, contr.helmert or contr.poly",
         }.get(kind, "a list of values")
         raise self._option(call, name, option, expected)
+
+    def _coding(self, node: ast.expr) -> str | None:
+        """Return the coding of a factor that a name stands for."""
+        name = node.id if isinstance(node, ast.Name) else ""
+        return _CODINGS.get(name.replace("_contr_", "contr.", 1))
 
     def _number(self, node: ast.expr) -> float:
         sign = 1.0
@@ -419,8 +473,8 @@ class _Reader:
                 plain = name.isidentifier() and not keyword.iskeyword(name)
                 plain = plain and not name.startswith("__")
                 part.id = name if plain else f"`{name}`"
-            elif isinstance(part, ast.Name) and part.id == "_treatment":
-                part.id = TREATMENT
+            elif isinstance(part, ast.Name):
+                part.id = part.id.replace("_contr_", "contr.", 1)
         return ast.unparse(copied)
 
     def _option(self, node: ast.Call, name: str, option: str, expected: str) -> ConfigError:
@@ -484,6 +538,8 @@ def cut_groups(tokens: list[Token]) -> tuple[list[Token], tuple[GroupTerms, ...]
             index = end + 1 + (alone and following == "+")
             continue
         if tokens[index].kind == "operator" and tokens[index].text in _BARS:
+            if index + 1 < len(tokens) and tokens[index + 1].text in _ELSEWHERE:  # y | trials(n)
+                _check_function(tokens[index + 1 :], 0)
             raise _misplaced(tokens[index])
         rest.append(tokens[index])
         index += 1
@@ -600,7 +656,7 @@ def with_placeholders(text: object, nodes: dict[Node, str]) -> list[str]:
             else:
                 raise refused(repr(word), position, "write a calculation as I(...)")
         elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
-            advice = "combine only terms outside of a function"
+            advice = _outside(tokens, index)
             if word == "=" and all(token.text != "~" for token in tokens):
                 advice = "write '~' between the response and the terms"
             raise refused(repr(word), position, advice)
@@ -609,6 +665,16 @@ def with_placeholders(text: object, nodes: dict[Node, str]) -> list[str]:
         pieces.append("**" if word == "^" else word)
         index = end
     return pieces
+
+
+def _outside(tokens: list[Token], index: int) -> str:
+    """Return the advice about an operator of calculations outside of a function."""
+    if tokens[index].text not in ("<", ">", "<=", ">=", "==", "!="):
+        return "combine only terms outside of a function"
+    ends = [k for k, token in enumerate(tokens) if token.text in ("~", "+")]
+    first = max((k + 1 for k in ends if k < index), default=0)
+    last = min((k for k in ends if k > index), default=len(tokens))
+    return f"write a comparison as I({' '.join(token.text for token in tokens[first:last])})"
 
 
 def _closing(tokens: list[Token], start: int) -> int:

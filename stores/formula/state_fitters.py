@@ -260,7 +260,7 @@ def factor_state(node: Node, in_data: list[Level]) -> State:
                     f"{level!r} in the data: add it to levels=[...], or leave out the list"
                 )
     base = options.get("contrasts", ())
-    reference = _whole(base[0]) if base else levels[0]
+    reference = _whole(base[0]) if base and isinstance(base, tuple) else levels[0]
     if reference not in levels:
         near = get_close_matches(str(reference), map(str, levels), n=1)
         shown = ", ".join(map(repr, levels[:8])) + (", ..." if len(levels) > 8 else "")
