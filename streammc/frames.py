@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from functools import wraps
 from types import SimpleNamespace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -29,7 +30,6 @@ from streammc.stores.store import open_store
 from streammc.trace import kinds
 from streammc.trace.run_directory import RunDirectory
 
-R = TypeVar("R")
 _ROWS: Final = 1 << 20
 """Rows of predictions that are in memory at once."""
 
@@ -95,20 +95,25 @@ def _made(table: Any, options: IngestOptions) -> Dataset:
     return cast(Dataset, made)
 
 
-def _of_fitted(function: Callable[..., R]) -> Callable[..., R]:
-    """Return a function of a run and its data set that takes the fitted table as well."""
-
-    @wraps(function)
-    def of_table(run: Any, store: Any = None, **options: Any) -> R:
-        if not isinstance(store, RowTable):
-            store = data_set(opened_run(run), store, fitted=True)
-        return function(run, store, **options)
-
-    return of_table
+@wraps(scoring.score)
+def score(run: Any, store: Any = None, **options: Any) -> dict[str, Any]:
+    """Score a model on the rows it was fitted to, given as a data set or as the table."""
+    if not isinstance(store, RowTable):
+        store = data_set(opened_run(run), store, fitted=True)
+    return scoring.score(run, cast(Dataset, store), **options)
 
 
-score = _of_fitted(scoring.score)
-posterior_predictive = _of_fitted(replicating.posterior_predictive)
+@wraps(replicating.posterior_predictive)
+def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
+    """Replicate rows of a data set, of the table that was fitted, or of another table."""
+    if isinstance(store, RowTable):
+        return replicating.posterior_predictive(run, cast(Dataset, store), **options)
+    opened, rows = opened_run(run), None
+    with suppress(DataError) if is_frame(store) else nullcontext():
+        rows = data_set(opened, store, fitted=True)
+    if rows is None or (is_frame(store) and rows.fingerprint != opened.identity["store"]):
+        rows = data_set(opened, store)  # other rows, on the scale of the run
+    return replicating.posterior_predictive(run, rows, **options)
 
 
 @wraps(predicting.predict)

@@ -197,6 +197,9 @@ def test_plots_of_arviz_take_the_run_and_its_replicated_responses(table, runs):
     assert "beta" in azp.plot_forest(runs["x"], backend="none").viz["point_estimate"]
     tree = streammc.posterior_predictive(runs["x"], table, rows=100, draws=50)
     assert "y" in azp.plot_ppc_dist(tree, backend="none").viz["observed_dist"]
+    new = streammc.posterior_predictive(runs["x"], table.drop(columns="y"), rows=100, draws=50)
+    assert {"posterior", "predictions"} == set(new)
+    azp.plot_ppc_dist(new, group="predictions", visuals={"observed_dist": False}, backend="none")
 
 
 def test_words_of_pymc_are_understood_or_answered(table, runs):

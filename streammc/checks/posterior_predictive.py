@@ -133,7 +133,8 @@ def posterior_predictive(
     -------
     xarray.DataTree
         In memory: ``posterior`` (chain, draw, ...), the thinned draws; ``posterior_predictive``
-        (chain, draw, row); ``observed_data`` (row), where the table has a response; and
+        (chain, draw, row), or ``predictions`` of another table than that of the run, as ArviZ
+        names the two; ``observed_data`` (row), where the table has a response; and
         ``log_likelihood`` (chain, draw, row), the logarithm of the density of each response
         times the weight of its row, where ``store`` is that of the run: ``arviz_stats.loo`` leaves
         a row out with all its weight, ``streammc.score`` one of the observations it counts. The
@@ -180,6 +181,8 @@ def posterior_predictive(
         del arrays["observed_data"]
     if table.response is None or not own:
         del arrays["log_likelihood"]
+    if not own:
+        arrays["predictions"] = arrays.pop("posterior_predictive")
     return predictive_tree(opened, posterior.numbers, _variable(table), at, arrays)
 
 

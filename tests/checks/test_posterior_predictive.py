@@ -144,7 +144,7 @@ def test_arviz_plots_take_the_tree_as_it_is(tmp_path):
 def test_another_table_has_no_log_likelihood(tmp_path):
     run, _, _ = poisson_run(tmp_path / "run")
     tree = streammc.posterior_predictive(run, arrays(seed=9), rows=20)
-    assert {"posterior", "posterior_predictive", "observed_data"} == set(tree)
+    assert {"posterior", "predictions", "observed_data"} == set(tree)
 
 
 def grouped(slope):
