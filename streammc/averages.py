@@ -22,7 +22,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from numbers import Real
 from types import SimpleNamespace
@@ -45,10 +45,12 @@ from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
+from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.predict import model_of, opened_run, require_predictable
 from streammc.prediction.prediction_request import GROUP_DRAWS, INTERVAL, PredictionRequest
-from streammc.prediction.predictive import GroupedPredictTask, NormalRules
+from streammc.prediction.predictive import NormalRules
 from streammc.prediction.predictors import (
+    Coefficients,
     Draws,
     check,
     load_draws,
@@ -59,6 +61,7 @@ from streammc.prediction.predictors import (
 )
 from streammc.prediction.row_effects import (
     UNKNOWN,
+    RowEffects,
     effect_covariance,
     label_text,
     needs_rows_of_run,
@@ -1041,14 +1044,30 @@ class KnownSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KnownTask(PassTask[dict[tuple[float, ...], KnownSums]]):
-    """The mean responses of all rows at every draw, with the effects of their known groups."""
+    """The mean responses of all rows at every draw, with a draw of the effects of their groups."""
 
     task: AverageTask
-    predicted: GroupedPredictTask
+    model: Model
+    """The regression of the mixed model."""
+    coefficients: Coefficients
+    effects: RowEffects
+    drawn: dict[int, Matrix] = field(default_factory=dict)
+    """(S, effects) draws of the effects of a group: the same in all blocks and scenarios."""
+
+    def _effects_of(self, groups: Index) -> NDArray[np.float64]:
+        """Return draws (m, S, effects) of the effects of rows of these groups (m,)."""
+        known = self.effects.known
+        assert known is not None
+        numbers, place = np.unique(groups, return_inverse=True)
+        for number in numbers.tolist():
+            if number not in self.drawn:
+                each = draws_of_group(known, number, self.effects.theta, (0.0, 1.0), self.task.seed)
+                self.drawn[number] = np.stack(list(each))
+        return np.stack([self.drawn[number] for number in numbers.tolist()])[place]
 
     def map(self, block: RowBlock) -> dict[tuple[float, ...], KnownSums]:
         """Return the sums of contiguous rows by the values of ``by``."""
-        task, effects = self.task, self.predicted.effects
+        task, effects = self.task, self.effects
         X = np.asarray(expanded_rows(block.X), np.float64)
         groups = effects.groups_of(block.start, block.start + len(X))
         if (groups == UNKNOWN).any():
@@ -1062,16 +1081,19 @@ class KnownTask(PassTask[dict[tuple[float, ...], KnownSums]]):
         weight = task.weight(X, block)
         order, starts, keys = task.grouped(X, block.start)
         parts = np.split(order, starts[1:])
-        totals = np.zeros((len(parts), len(task.scenarios), self.predicted.coefficients.draws))
-        step = self.predicted.tile_rows()
+        totals = np.zeros((len(parts), len(task.scenarios), self.coefficients.draws))
+        step, slope = self.coefficients.tile_rows(), task.response.slope
         for s, scenario in enumerate(task.scenarios):
             changed, offset = task.changed(X, block.offset, scenario)
             for g, rows in enumerate(parts):
                 for low in range(0, len(rows), step):
                     at = rows[low : low + step]
-                    eta = self.predicted.coefficients.predictors(changed[at], offset[at])
-                    means, _ = self.predicted.means(eta, changed[at], groups[at])
-                    totals[g, s] += weight[at] @ means
+                    eta = self.coefficients.predictors(changed[at], offset[at])
+                    u = self._effects_of(groups[at])
+                    eta[0] += u[:, :, 0]
+                    if slope is not None:
+                        eta[0] += task.in_run(changed[at])[:, slope, None] * u[:, :, 1]
+                    totals[g, s] += weight[at] @ responses(self.model, eta)
         return {
             key: KnownSums(float(weight[rows].sum()), totals[g], X[rows[:1]])
             for g, (key, rows) in enumerate(zip(keys, parts, strict=True))
@@ -1130,12 +1152,7 @@ def _known_task(
         model.inner, theta[:, : -len(model.group_parameters)], posterior.weights,
         posterior.design, described,
     )  # fmt: skip
-    nowhere: Any = None
-    where = f"the table {table.address!r}"
-    predicted = GroupedPredictTask(
-        model.inner, coefficients, (), (), nowhere, where, False, effects=effects
-    )
-    return KnownTask(task, predicted)
+    return KnownTask(task, model.inner, coefficients, effects)
 
 
 def _of_known_groups(
@@ -1420,7 +1437,7 @@ class AverageOptions(PassOptions):
         levels. ``None``: the average over the rows.
     groups : {'new', 'known'}
         Of a mixed model: new groups, or the groups that the run has seen, each row with that of
-        its label. At ``"known"`` all rows are evaluated at every draw.
+        its label, and a draw of its effects at every draw. Then all rows are evaluated at each.
     weights : bool or column
         Whether a row counts as its weight, trials included; else every row counts once. A column
         of the table: a row counts as its value.

@@ -446,7 +446,7 @@ def test_a_result_is_the_kind_of_frame_that_was_given(tmp_path):
 
 @pytest.mark.parametrize("family", ["logistic", "gaussian"])
 def test_known_groups_have_the_effects_of_their_rows(family, tmp_path):
-    """Against integrals over the effect of each group, given its rows, on a fine grid."""
+    """Against mean and variance over the effect of each group, given its rows, on a fine grid."""
     rng = np.random.default_rng(5)
     table = frame(300)[["x", "g", "z"]]
     table["s"] = rng.choice(["p", "q", "r", "t"], 300)
@@ -465,7 +465,7 @@ def test_known_groups_have_the_effects_of_their_rows(family, tmp_path):
         [part.X for part in streammc.stores.encode_rows(data.attributes, step(table.copy()))]
     )
     y, nodes = table.y.to_numpy(), np.linspace(-8.0, 8.0, 2001)
-    exact = {name: np.empty((2, 40)) for name in "pqrt"}
+    exact = {name: np.empty((2, 2, 40)) for name in "pqrt"}
     for k, one in enumerate(theta.reshape(40, -1)):
         for name in exact:
             inside = (table.s == name).to_numpy()
@@ -481,23 +481,39 @@ def test_known_groups_have_the_effects_of_their_rows(family, tmp_path):
                 ).sum(0)
             share = np.exp(log_density - log_density.max())
             share /= share.sum()
-            for j, rows in enumerate((X, moved)):
+            at_nodes = []
+            for rows in (X, moved):
                 mean = (rows[inside] @ one[:q])[:, None] + nodes
                 mean = 1.0 / (1.0 + np.exp(-mean)) if family == "logistic" else mean
-                exact[name][j, k] = (mean @ share).mean()
+                at_nodes.append(mean.mean(axis=0))
+            for j, answer in enumerate((at_nodes[0], at_nodes[1] - at_nodes[0])):
+                first = answer @ share
+                exact[name][j, :, k] = first, np.sqrt(np.maximum((answer - first) ** 2 @ share, 0))
+    known = {"groups": "known", "keep_draws": True}
+    found = {name: np.empty((2, 40)) for name in exact}
+    for name in exact:
+        rows = table[table.s == name]
+        found[name][0] = streammc.predictions(run, rows, **known)["draws"][0]
+        found[name][1] = streammc.comparisons(run, rows, {"x": 1}, **known)["draws"][0]
+    for j in range(2):
+        mean, sd = (np.stack([exact[name][j, part] for name in exact]) for part in (0, 1))
+        draws = np.stack([found[name][j] for name in exact])
+        if family == "gaussian" and j == 1:  # no effect of a group is in it
+            assert np.allclose(draws, mean, rtol=1e-3)
+            continue
+        z = (draws - mean) / sd
+        bound = 4.5 / np.sqrt(z.size)
+        assert abs(z.mean()) < bound
+        assert abs((z**2).mean() - 1.0) < np.sqrt(2.0) * bound
+        integrated = 0.0 * z  # answers without the spread of the effects
+        assert abs((integrated**2).mean() - 1.0) > np.sqrt(2.0) * bound
     counts = table.s.value_counts()
-    total = sum(exact[name] * counts[name] for name in exact) / len(table)
-    (whole,) = streammc.predictions(run, data, groups="known", keep_draws=True).to_pylist()
-    assert np.allclose(whole["draws"], total[0], rtol=1e-4)
-    (effect,) = streammc.comparisons(
-        run, data, {"x": 1}, groups="known", keep_draws=True
-    ).to_pylist()
-    assert np.allclose(effect["draws"], total[1] - total[0], rtol=1e-3)
+    (whole,) = streammc.predictions(run, data, **known).to_pylist()
+    total = sum(found[name][0] * counts[name] for name in exact) / len(table)
+    assert np.allclose(whole["draws"], total, rtol=1e-6)
     (new,) = streammc.predictions(run, data, keep_draws=True).to_pylist()
-    assert not np.allclose(new["draws"], total[0], rtol=1e-3)
+    assert not np.allclose(new["draws"], total, rtol=1e-3)
     of_q = table[table.s == "q"]
-    own = streammc.predictions(run, of_q, groups="known", keep_draws=True)
-    assert np.allclose(own["draws"][0], exact["q"][0], rtol=1e-4)
     with pytest.raises(DataError, match="expected rows of groups that the run has seen, found 'v'"):
         streammc.predictions(run, of_q.assign(s="v"), groups="known")
 
