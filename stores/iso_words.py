@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 ISO_DATE: Final = (
@@ -44,3 +45,38 @@ def iso_word(word: str, times: bool = False) -> str:
         return word
     text = f"{moment}{(fraction or '').rstrip('0').rstrip('.')}"
     return text.removesuffix(" 00:00:00") if zone is None else f"{text}Z"
+
+
+DATES: Final = ("year", "month", "weekday", "hour", "days")
+"""Numbers of a date or moment; ``days`` are those since 1970-01-01, with their fraction."""
+_FIRST: Final = date(1970, 1, 1)
+
+
+@lru_cache(maxsize=1 << 20)
+def date_number(function: str, word: str) -> float:
+    """Return one of :data:`DATES` of a date, a moment or a time of day as ISO text; else NaN.
+
+    Of a weekday Monday is 0. A moment with a zone counts in UTC, a date begins at midnight, and a
+    time of day has an hour alone.
+
+    Examples
+    --------
+    >>> [date_number(each, "2024-02-29 12:30:00") for each in DATES]
+    [2024.0, 2.0, 3.0, 12.0, 19782.520833333332]
+    """
+    word = iso_word(word).removesuffix("Z")
+    time = re.fullmatch(_TIME, word)
+    if time is not None:
+        return float(word[:2]) if function == "hour" else float("nan")
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        return float("nan")
+    if re.fullmatch(ISO_DATE, word) is None:
+        return float("nan")
+    if function == "days":
+        midnight = datetime(moment.year, moment.month, moment.day)
+        return (moment.date() - _FIRST).days + (moment - midnight).total_seconds() / 86400.0
+    if function == "weekday":
+        return float(moment.weekday())
+    return float({"year": moment.year, "month": moment.month, "hour": moment.hour}[function])

@@ -32,6 +32,7 @@ from streammc.errors import (
 
 FORMULA = (
     "y ~ x * C(origin, contr.treatment('b')) + bs(z, df=5) + poly(x, 2):t + scale(z) + C(month)"
+    " + hour(`my day`) + C(weekday(`my day`))"
     " + C(month, contr.poly):x + C(t, Sum):z + I(t == 'p') + (1 | h) + offset(log(e))"
 )
 
@@ -276,7 +277,7 @@ def test_a_file_is_scored_by_numpy_alone(fitted):
         "import sys, streammc\n"
         f"model = streammc.scorer.load({str(fitted[2])!r})\n"
         "row = {'x': [3.0], 'z': [0.1], 'origin': ['a'], 't': ['p'], 'month': [1], 'h': ['u']}\n"
-        "print(model.predict(row | {'e': [1.0]})['mean'].shape)\n"
+        "print(model.predict(row | {'e': [1.0], 'my day': ['2024-01-31']})['mean'].shape)\n"
         "heavy = 'numba zarr dask xarray pyarrow pandas formulaic scipy'.split()\n"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -69,7 +69,7 @@ from streammc.stores.ingest.table_blocks import (
     complete_rows,
     no_rows,
 )
-from streammc.stores.iso_words import iso_word
+from streammc.stores.iso_words import DATES, iso_word
 from streammc.stores.sources.tables import Table
 
 
@@ -212,6 +212,16 @@ class FormulaRows(TableBlocks):
                     raise DataError(
                         f"expected text in column {column.name!r}, which the formula compares "
                         f"with {part.arguments[-1].value!r}, found numbers: compare numbers"
+                    )
+                compared += 1
+            if isinstance(part, Call) and part.function in DATES:
+                column = part.argument
+                assert isinstance(column, Column)
+                if column.name not in self.coders:
+                    raise DataError(
+                        f"expected dates in column {column.name!r}, of which the formula takes "
+                        f"{part.label}, found numbers in {self.table.sources[0].label}: take the "
+                        "column as it is, or write dates into the table"
                     )
                 compared += 1
         columns = [part.name for part in walk(node) if isinstance(part, Column)]

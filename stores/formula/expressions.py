@@ -27,7 +27,7 @@ from streammc.stores.formula.parser import (
     label,
     walk,
 )
-from streammc.stores.iso_words import iso_word
+from streammc.stores.iso_words import DATES, date_number, iso_word
 
 _ELEMENTWISE: Final[dict[str, Callable[[Vector], Vector]]] = {
     "log": np.log,
@@ -83,6 +83,13 @@ def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
         column = values[node.name]
         assert not isinstance(column, Codes)
         return column
+    if isinstance(node, Call) and node.function in DATES:
+        assert isinstance(node.argument, Column)
+        dates = values[node.argument.name]
+        assert isinstance(dates, Codes)
+        used, place = np.unique(dates.codes, return_inverse=True)
+        words = [dates.values[int(code)] for code in used]
+        return np.array([date_number(node.function, word) for word in words])[place]
     if isinstance(node, Call):
         inner = numbers(node.argument, values, states)
         if node.function in ("center", "scale"):

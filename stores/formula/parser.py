@@ -27,6 +27,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streammc.errors import ConfigError
+from streammc.stores.iso_words import DATES
 
 if TYPE_CHECKING:
     from formulaic import Formula
@@ -239,6 +240,7 @@ FUNCTIONS: Final[dict[str, dict[str, str]]] = {
     "cc": {**_CUBIC, "extrapolation": "text"},
     "C": {"contrasts": "contrasts", "levels": "levels"},
     "offset": {},
+    **{name: {} for name in DATES},
 }
 """The options of each function after its first argument, in order, with their kinds."""
 
@@ -397,6 +399,9 @@ class _Reader:
         argument = self.expression(node.args[0])
         if not columns_of(argument):
             raise self._refused(node)
+        if name in DATES and not isinstance(argument, Column):
+            advice = f"give {name}() a column of dates, and nothing else"
+            raise refused(repr(self.unparse(node)[:60]), self._position, advice)
         inner = [part for part in walk(argument) if isinstance(part, Call)]
         if any(part.function in OUTER for part in inner):
             raise self._refused(node)

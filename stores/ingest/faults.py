@@ -50,8 +50,9 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "dates": (
         "numbers",
-        f"leave it out (--features, or not in the formula), write {_DAYS} or of text (month, "
-        "weekday) into the table first, or take it as a factor, C(column) in a formula",
+        "leave it out (--features, or not in the formula), or take numbers of it in a formula, "
+        "days(column), year(column), month(column), weekday(column) or hour(column), or a factor, "
+        "C(column)",
     ),
     "something else": ("true or false", "write the column in one way"),
     "large integers": ("integers up to 2**53", f"float64 would round them: {_OMIT}, or rescale it"),
@@ -195,7 +196,7 @@ def advice_for(kind: str, column: str, role: str | None = None, texts: Collectio
     """
     name = column if column.isidentifier() else f"`{column}`"
     if role is None or kind not in ("text", "dates", "large integers"):
-        return _KINDS[kind][1].replace("C(column)", f"C({name})")
+        return _KINDS[kind][1].replace("(column)", f"({name})")
     if kind == "dates":
         return f"write {_DAYS} into the table first"
     if kind == "large integers":

@@ -171,8 +171,8 @@ def doubtful_levels(design: Design) -> list[str]:
         if name in design.kinds and len(dates) * 2 > len(levels):
             lines.append(
                 f"{name} is text, a factor of {len(levels)} levels that look like dates "
-                f"({dates[0]!r}): write C({name}) if that is meant, or a column of numbers (days "
-                "since the first) into the table for a trend"
+                f"({dates[0]!r}): write C({name}) if that is meant, or days({name}) for a "
+                "trend"
             )
         if commas and len(commas) * 2 > len(levels):
             lines.append(
