@@ -528,10 +528,12 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         sizes = 8 * len(self.scenarios) * _size(len(self.centre))
         most = min(MOST_GROUPS, max(MOST_BYTES // sizes, 1))
         if groups > most:
+            wanted = "choose columns of fewer values"
+            if self.by_row:
+                wanted = "give a table of fewer rows, such as a grid of values"
             raise DataError(
                 f"expected at most {most} groups of rows, found more by "
-                f"{'row' if self.by_row else ', '.join(self.by)}: "
-                "choose columns of fewer values, or ask for fewer variables at once"
+                f"{', '.join(self.by) or 'row'}: {wanted}, or ask for fewer variables at once"
             )
 
     def _joined(self, a: Sums, b: Sums) -> Sums:
