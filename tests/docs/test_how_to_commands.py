@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from shown_output import printed, shell_commands
+from shown_output import blocks, printed, shell_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -58,6 +60,7 @@ STORE = "streammc ingest flights.csv flights.zarr --formula 'late ~ distance + C
     [
         ("how-to/answers.md", []),
         ("how-to/choose-a-sampler.md", [STORE]),
+        ("how-to/coming-from.md", []),
         ("how-to/from-a-file-to-an-answer.md", []),
         ("how-to/group-effects.md", []),
         ("how-to/mixed-models.md", []),
@@ -74,6 +77,33 @@ def test_commands_of_the_page_run(page: str, before: list[str], tmp_path: Path) 
     assert lines
     outputs = printed([*before, *lines], tmp_path, PATH, QUICK)
     assert len(before) + len(lines) == sum(map(bool, outputs))
+
+
+NEEDED = ("arviz", "bambi", "marginaleffects", "sklearn", "statsmodels")
+"""Packages without which a block of Python is left out."""
+
+
+@pytest.mark.filterwarnings("ignore")  # of other packages
+def test_python_of_other_packages_and_of_this_one_runs_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, Any] = {
+        "flights": flights(2_000, 1).to_pandas(),
+        "next_week": flights(2_000, 14).to_pandas(),
+    }
+    text = (ROOT / "docs/how-to/coming-from.md").read_text(encoding="utf-8")
+    parts = blocks(text, "python")
+    left_out = 0
+    for part in parts:
+        used = [name for name in NEEDED if re.search(rf"\b{name}\b", part)]
+        used += ["marginaleffects", "statsmodels"] if "(fitted" in part else []
+        if not all(map(find_spec, used)):
+            left_out += 1
+            continue
+        exec(compile(part, "coming-from.md", "exec"), known)
+    assert left_out <= len(parts) // 2
+    assert "mixed" in known
 
 
 @pytest.mark.slow
