@@ -22,7 +22,9 @@ class EffectsSettings(IntervalOption, PassOptions, OverwriteOption):
 
     run: str = argument("run")
     output: str = setting(help="FILE.zarr, .csv or .parquet to make.", kind="rows", short=["-o"])
-    store: str | None = setting(None, "The store of the run, if it has moved.", kind="store")
+    store: str | None = setting(
+        None, "The store of the run, if it has moved, or its table.", kind="store"
+    )
     effect_draws: int | None = setting(
         None,
         "Number of draws, thinned from all chains; without it as many as it takes, at most 100.",
@@ -56,11 +58,11 @@ def effects(ctx: click.Context, settings: EffectsSettings) -> None:
         of_draws,
         require_apart,
     )
+    from streammc.frames import data_set
     from streammc.prediction.effect_draws import EFFECT_SAMPLES, write_effect_draws
     from streammc.prediction.group_summaries import EFFECT_DRAWS, write_effects
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.runs.record import registered_model
-    from streammc.stores.store import open_store
     from streammc.trace.row_arrays import GROUPS
     from streammc.trace.run_directory import RunDirectory
 
@@ -71,7 +73,9 @@ def effects(ctx: click.Context, settings: EffectsSettings) -> None:
     groups, effect_draws = settings.group, settings.effect_draws
     require_apart(output, [settings.run, *([] if store is None else [store])])
     opened = RunDirectory.open(settings.run)
-    table = store_of_run(opened, "--store") if store is None else open_store(store)
+    table: Any = (
+        store_of_run(opened, "--store") if store is None else data_set(opened, store, fitted=True)
+    )
     require_apart(output, [table.address])
     _check_options(ctx, bool(groups))
     options: dict[str, Any] = {"draws": effect_draws or EFFECT_DRAWS, "interval": settings.interval}

@@ -18,8 +18,8 @@ from streammc.diagnostics.text import interval_heading
 def predict(ctx: click.Context, settings: PredictSettings) -> None:
     """Write the mean response of every row of STORE, with a band, from the draws of RUN.
 
-    STORE must have the same columns as the store of the run: ingest it with --like. If it has
-    a response, the predictions are compared with it. With a mixed model, rows of the groups of
+    STORE is a table with the columns of that of the run, or a store, ingested with --like. If it
+    has a response, the predictions are compared with it. With a mixed model, rows of the groups of
     the run are predicted with the effects of these.
     """
     from streammc.cli.build import model_of_run
@@ -31,10 +31,10 @@ def predict(ctx: click.Context, settings: PredictSettings) -> None:
         of_draws,
         require_apart,
     )
+    from streammc.frames import data_set
     from streammc.prediction.predict import write_predictions
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.prediction.row_effects import default_draws
-    from streammc.stores.store import open_store
     from streammc.trace.row_arrays import ROWS
     from streammc.trace.run_directory import RunDirectory
 
@@ -47,7 +47,7 @@ def predict(ctx: click.Context, settings: PredictSettings) -> None:
     opened = RunDirectory.open(settings.run)
     recorded = opened.attributes.get("settings")
     model = model_of_run(opened.identity, recorded, settings.allow_code)
-    table = open_store(settings.store)
+    table = data_set(opened, settings.store)
     data = _rows_of_run(opened, model, table, trained_on)
     draws = settings.predict_draws
     options: dict[str, Any] = {
@@ -95,13 +95,13 @@ def predict(ctx: click.Context, settings: PredictSettings) -> None:
 def _rows_of_run(run: Any, model: Any, table: Any, trained_on: str | None) -> Any:
     """Return the store of a run, if its predictions need it."""
     from streammc.cli.execute import store_of_run
+    from streammc.frames import data_set
     from streammc.prediction.row_effects import needs_rows_of_run
-    from streammc.stores.store import open_store
 
     # A run of an earlier version has no description of its design, and known groups have effects.
     effects = needs_rows_of_run(model, table, run.identity["store"])
     if trained_on is not None:
-        return open_store(trained_on)
+        return data_set(run, trained_on, fitted=True)
     if effects or "design" not in run.attributes:
         return store_of_run(run, "--trained-on")
     return None

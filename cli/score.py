@@ -116,12 +116,12 @@ def opened_candidate(
     from streammc.checks.ranking import Candidate
     from streammc.cli.build import model_of_run
     from streammc.cli.execute import store_of_run
-    from streammc.stores.store import open_store
+    from streammc.frames import data_set
     from streammc.trace.run_directory import RunDirectory
 
     opened = RunDirectory.open(path)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
-    data = store_of_run(opened, option) if store is None else open_store(store)
+    data = store_of_run(opened, option) if store is None else data_set(opened, store, fitted=True)
     return Candidate(path, opened, model, data)
 
 
