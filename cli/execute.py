@@ -306,8 +306,12 @@ def store_of_run(run: Any, option: str | None = None) -> Any:
     address = run.attributes.get("store")
     if not isinstance(address, str) or address == "memory":
         raise DataError(
-            f"expected {str(run.path)!r} to be a run on a store, found one on rows in memory: give "
-            "the streammc fit command that began it again, or the arrays in Python"
+            f"expected {str(run.path)!r} to be a run on a store, found one on rows in memory: "
+            + (
+                "give the streammc fit command that began it again, or the arrays in Python"
+                if option is None
+                else f"give the table that was fitted as {option}"
+            )
         )
     try:
         dataset = open_store(address)

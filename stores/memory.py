@@ -96,7 +96,9 @@ class MemoryStore(RowTable, Shown):
         """Return the SHA-256 of a JSON header and the bytes of the arrays."""
         arrays = self._plain_arrays()
         shapes = [(array.dtype.str, array.shape) for array in arrays]
-        header = json.dumps([attributes, shapes, self._chunk_rows], sort_keys=True)
+        # The same rows from another place, or the same place in other words, are the same.
+        known = {**attributes, "sources": []} if "sources" in attributes else attributes
+        header = json.dumps([known, shapes, self._chunk_rows], sort_keys=True)
         digest = hashlib.sha256(header.encode())
         # Positions follow from the seed of the shuffle; ids given by the user are data.
         ids = [self._ids] if self._ids is not None and attributes.get(ROW_ID) else []

@@ -23,6 +23,7 @@ from streammc.prediction import predict as predicting
 from streammc.prediction.predict import opened_run
 from streammc.protocols import Dataset
 from streammc.stores.data_set import RowTable
+from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import rows_of
 from streammc.stores.sources.frame_kinds import frame_of_kind, is_frame
@@ -34,10 +35,10 @@ _ROWS: Final = 1 << 20
 """Rows of predictions that are in memory at once."""
 
 
-def data_set(
-    run: RunDirectory, table: Any, *, fitted: bool = False, like: Dataset | None = None
-) -> Dataset:
+def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
     """Return a table as a data set in the columns of a run, on its scale, rows in their order.
+
+    Rows of a mixed model have the groups of the run where the table has their column.
 
     Parameters
     ----------
@@ -48,8 +49,6 @@ def data_set(
         store of the run.
     fitted
         Whether a table is that which was given to ``streammc.fit``, and is made as it was then.
-    like
-        Data set of the run, for the groups of a mixed model, which the run does not describe.
 
     Raises
     ------
@@ -71,8 +70,6 @@ def data_set(
         there = kinds.found_at(table)
         if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
             return cast(Dataset, open_store(table))
-    if like is not None:
-        return _made(table, as_in(IngestOptions(), like))
     design = run.attributes.get("design") or {}
     formula: str | None = (design.get("formula") or {}).get("text")
     if not design or (fitted and formula is None):
@@ -84,12 +81,9 @@ def data_set(
         offset = None if "offset(" in formula else design.get("offset")
         options = IngestOptions(formula=formula, offset=offset, trials=design.get("trials"))
         return cast(Dataset, rows_of(table, as_in(options, None), None, overwrite=False, depth=6))
-    return _made(table, as_in(IngestOptions(), SimpleNamespace(attributes=design)))
-
-
-def _made(table: Any, options: IngestOptions) -> Dataset:
-    """Return a table as a data set that needs no response."""
-    with warnings.catch_warnings():
+    described = {**design, ROW_GROUP: run.identity["model"].get("group")}
+    options = as_in(IngestOptions(), SimpleNamespace(attributes=described))
+    with warnings.catch_warnings():  # no response is needed
         warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
         made = rows_of(table, options, None, overwrite=False, depth=7, in_order=True)
     return cast(Dataset, made)
@@ -121,10 +115,10 @@ def predict(run: Any, store: Any, path: Any = None, **options: Any) -> Any:
     """Predict the rows of a table; for a frame without ``path`` and ``by``, return a frame."""
     if store is None or isinstance(store, RowTable):
         return predicting.predict(run, cast(Dataset, store), path, **options)
-    opened, like = opened_run(run), None
-    if opened.identity["model"]["name"] == "mixed":
-        options["trained_on"] = like = _rows_of_groups(opened, options.get("trained_on"))
-    rows = data_set(opened, store, like=like)
+    opened = opened_run(run)
+    rows = data_set(opened, store)
+    if ROW_GROUP in getattr(rows, "attributes", {}):
+        options["trained_on"] = _rows_of_groups(opened, options.get("trained_on"))
     found = predicting.predict(run, rows, path, **options)
     if path is not None or options.get("by") is not None or not is_frame(store):
         return found

@@ -120,3 +120,30 @@ def test_bad_calls_say_what_to_do(csv, tmp_path, monkeypatch):
     assert other.code == 78
     assert "warmup" in other.err
     assert "streammc fit command" in command("resume", run).err
+
+
+def test_a_raw_table_stands_for_the_store_of_a_run(csv, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mixed = "late ~ age + (1 | region)"
+    for name, formula, store in (("a", mixed, []), ("b", mixed, ["--store", "s.zarr"])):
+        done = command(
+            "fit", str(csv), "-o", name, "--formula", formula, "--model", "logistic", *store, *FLAGS
+        )
+        assert done.code == 0, done.err
+    rows = csv.read_text().splitlines()
+    (tmp_path / "new.csv").write_text("\n".join([*rows[:40], "51.0,east,1"]) + "\n")
+    assert command("ingest", "new.csv", "n.zarr", "--like", "s.zarr").code == 0
+    here = ["--trained-on", "t.csv"]
+    assert command("predict", "a", "new.csv", "-o", "a.csv", *here).code == 0
+    found = command("predict", "b", "n.zarr", "-o", "b.csv", "--json")
+    assert found.json["new_group_rows"] == 1
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    without = command("predict", "a", "new.csv", "-o", "c.csv")
+    assert without.code == 65
+    assert "give the table that was fitted as --trained-on" in without.err
+    scores = [command("score", *words, "--json").json for words in (["a", "t.csv"], ["b"])]
+    assert scores[0]["elpd_loo"] == scores[1]["elpd_loo"]
+    assert command("score", "a", "new.csv").code == 78
+    for words in (["a", "--store", "t.csv"], ["b"]):
+        assert command("effects", *words, "-o", f"e-{words[0]}.csv").code == 0
+    assert (tmp_path / "e-a.csv").read_text() == (tmp_path / "e-b.csv").read_text()
