@@ -207,12 +207,8 @@ def export(
         If the model is one of your own, whose functions are not in a file.
     """
     from streammc.errors import IdentityError
-    from streammc.prediction.predict import model_of, opened_run, require_predictable
 
-    opened = opened_run(run)
-    model = model_of(opened, None)
-    request = PredictionRequest(draws=draws)
-    require_predictable(model, request)
+    opened, model = _opened(run, draws)
     if os.path.lexists(path):
         ours = is_model_file(path)
         if not (ours and overwrite):
@@ -220,7 +216,7 @@ def export(
                 f"expected nothing at {os.fspath(path)!r}, found a file: choose another path",
                 "; or replace it with --overwrite (in Python overwrite=True)" * ours,
             )
-    described = _described(opened, model, request.draws)
+    described = _described(opened, model, draws)
     text = _document(described)
     if len(text) > MOST_BYTES and described["groups"] is None:
         smaller = _described(opened, model, None)
@@ -261,12 +257,24 @@ def of_run(run: Any, *, draws: int = DRAWS) -> Scorer:
     DataError, ModelError, RefusedError, StoreError
         As :func:`export`.
     """
+    return Scorer(_described(*_opened(run, draws), draws))
+
+
+def _opened(run: Any, draws: int) -> tuple[Any, Any]:
+    """Return a run and its model; refuse one of your own, and one that cannot predict."""
     from streammc.prediction.predict import model_of, opened_run, require_predictable
 
     opened = opened_run(run)
+    described = opened.identity["model"]
+    if "code" in described:
+        raise StoreError(
+            f"expected a run of one of the families {', '.join(LINKS)}, found a model of your own, "
+            f"{described['name']!r}, whose functions are not in a file: predict with "
+            "streammc.predict"
+        )
     model = model_of(opened, None)
     require_predictable(model, PredictionRequest(draws=draws))
-    return Scorer(_described(opened, model, draws))
+    return opened, model
 
 
 def _described(run: Any, model: Any, draws: int | None) -> Any:

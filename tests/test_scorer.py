@@ -127,6 +127,20 @@ def test_families_without_a_mean_response_are_refused(tmp_path):
     assert not (tmp_path / "m.json").exists()
 
 
+def test_models_of_ones_own_are_refused(tmp_path):
+    def log_lik(eta, y):
+        return -0.5 * (y - eta[0]) ** 2
+
+    def mean(eta):
+        return eta[0]
+
+    data = from_table({"y": np.ones(20), "a": np.arange(20.0)}, response="y")
+    model = models.user("own", log_lik=log_lik, gradient=log_lik, hessian=log_lik, mean=mean)
+    make_run(tmp_path / "run", model, data, draws_near([0.1, 0.2], 0.1))
+    with pytest.raises(StoreError, match="found a model of your own, 'own'"):
+        streammc.export(tmp_path / "run", tmp_path / "m.json")
+
+
 def test_the_normal_distribution_function_is_that_of_scipy():
     x = np.r_[np.linspace(-37, 9, 20_001), np.linspace(-2, 2, 10_001)]
     np.testing.assert_allclose(scorer.MEANS["probit"](x), ndtr(x), rtol=2e-14)

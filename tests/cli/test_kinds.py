@@ -24,6 +24,7 @@ COMMANDS = {
     "predict run": (STORE, ("predict", "run", "AT", "-o", "out")),
     "ingest --like": (STORE, ("ingest", "file", "out", "--like", "AT")),
     "predict": (RUN, ("predict", "AT", "store", "-o", "out")),
+    "export": (RUN, ("export", "AT", "out")),
     "effects": (RUN, ("effects", "AT", "-o", "out")),
     "effects --store": (STORE, ("effects", "run", "--store", "AT", "-o", "out")),
     "resume": (RUN, ("resume", "AT")),
