@@ -25,8 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from numbers import Real
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +40,7 @@ from streammc.control_variates.full_pass.scenario_sums import (
 )
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import ConfigError, DataError
+from streammc.frames import data_set
 from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MixedModel
@@ -71,8 +71,6 @@ from streammc.prediction.row_effects import (
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs import record
 from streammc.settings import PassOptions, called_with
-from streammc.stores.data_set import RowTable
-from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.formula.expressions import Codes, Values, numbers
 from streammc.stores.formula.fitted import Design, is_factor, read_design, refused
 from streammc.stores.formula.parser import (
@@ -90,10 +88,7 @@ from streammc.stores.formula.parser import (
     walk,
 )
 from streammc.stores.ingest.columns import INTERCEPT
-from streammc.stores.ingest.ingest_options import IngestOptions, as_in
-from streammc.stores.ingest.ingestion import rows_of
 from streammc.stores.store import open_store
-from streammc.trace import kinds
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -1243,7 +1238,7 @@ def table_of_answers(
     """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
     run = opened_run(call.run)
     model = model_of(run, call.model)
-    table = _table(run, model, call)
+    table = _table(run, call)
     require_predictable(model, PredictionRequest())
     if call.weights is False or call.by_row:
         require_rows(table, "count each once")
@@ -1392,31 +1387,11 @@ def _weights(call: AverageCall, columns: Columns, table: Dataset) -> bool | str:
     return name
 
 
-def _table(run: RunDirectory, model: Model, call: AverageCall) -> Dataset:
+def _table(run: RunDirectory, call: AverageCall) -> Dataset:
     """Return the rows that are asked about: a data set, or a table in the columns of the run."""
-    table = call.table
-    if isinstance(table, RowTable):
-        return cast(Dataset, table)
-    if isinstance(table, (str, os.PathLike)):
-        there = kinds.found_at(table)
-        if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
-            return cast(Dataset, open_store(table))
-    described = run.attributes.get("design")
-    if described is None:
-        raise DataError(
-            f"expected the run {str(run.path)!r} to describe its store, found one of an earlier "
-            "version: give a store, made with --like"
-        )
-    if call.groups == KNOWN and isinstance(model, MixedModel):
-        described = {**described, ROW_GROUP: model.column}
-    like = SimpleNamespace(attributes=described)
-    options = as_in(IngestOptions(), like)
-    if isinstance(call.weights, str):
-        options = replace(options, weight=call.weights, trials=None)
-    with warnings.catch_warnings():  # no response is needed
-        warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
-        made = rows_of(table, options, None, overwrite=False, depth=6, in_order=True, sampled=False)
-    return cast(Dataset, made)
+    weight = call.weights if isinstance(call.weights, str) else None
+    known = call.groups == KNOWN
+    return data_set(run, call.table, groups=known, weight=weight, sampled=False)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from streammc.errors import ConfigError, DataError, IdentityError, SamplingWarni
 from streammc.frames import data_set
 from streammc.likelihood.temperature import temperature_of
 from streammc.likelihood.unit_words import unit_of_model
-from streammc.prediction.predict import model_of, opened_run
+from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.protocols import Model, Vector
 from streammc.runs.run_summary import mean_statistics, run_cost
 from streammc.trace.run_directory import RunDirectory
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Run: TypeAlias = "str | os.PathLike[str] | xarray.DataTree"
 
 
-@documented(PASS_OPTIONS, score)
+@documented(PASS_OPTIONS, score, predict)
 def loo(
     run: Run,
     table: Any = None,

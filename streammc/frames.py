@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import wraps
+from inspect import signature
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
@@ -31,14 +33,22 @@ from streammc.stores.store import open_store
 from streammc.trace import kinds
 from streammc.trace.run_directory import RunDirectory
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _ROWS: Final = 1 << 20
 """Rows of predictions that are in memory at once."""
 
 
-def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
+def data_set(
+    run: RunDirectory,
+    table: Any,
+    *,
+    fitted: bool = False,
+    groups: bool = True,
+    weight: str | None = None,
+    sampled: bool = True,
+) -> Dataset:
     """Return a table as a data set in the columns of a run, on its scale, rows in their order.
-
-    Rows of a mixed model have the groups of the run where the table has their column.
 
     Parameters
     ----------
@@ -49,6 +59,12 @@ def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
         store of the run.
     fitted
         Whether a table is that which was given to ``streammc.fit``, and is made as it was then.
+    groups
+        Whether rows of a mixed model have the groups of the run, where the table has their column.
+    weight
+        Column of weights, in place of trials.
+    sampled
+        Whether a table that is only read in order keeps a sample of its rows.
 
     Raises
     ------
@@ -81,15 +97,30 @@ def data_set(run: RunDirectory, table: Any, *, fitted: bool = False) -> Dataset:
         offset = None if "offset(" in formula else design.get("offset")
         options = IngestOptions(formula=formula, offset=offset, trials=design.get("trials"))
         return cast(Dataset, rows_of(table, as_in(options, None), None, overwrite=False, depth=6))
-    described = {**design, ROW_GROUP: run.identity["model"].get("group")}
+    described = {**design, ROW_GROUP: run.identity["model"].get("group") if groups else None}
     options = as_in(IngestOptions(), SimpleNamespace(attributes=described))
+    if weight is not None:
+        options = replace(options, weight=weight, trials=None)
     with warnings.catch_warnings():  # no response is needed
         warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
-        made = rows_of(table, options, None, overwrite=False, depth=7, in_order=True)
+        made = rows_of(
+            table, options, None, overwrite=False, depth=6, in_order=True, sampled=sampled
+        )
     return cast(Dataset, made)
 
 
-@wraps(scoring.score)
+def _with_help_of(other: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator: a function has name, signature and help of another one."""
+
+    def decorate(function: F) -> F:
+        named: Any = wraps(other)(function)
+        named.__signature__ = signature(other)
+        return cast(F, named)
+
+    return decorate
+
+
+@_with_help_of(scoring.score)
 def score(run: Any, store: Any = None, **options: Any) -> dict[str, Any]:
     """Score a model on the rows it was fitted to, given as a data set or as the table."""
     if not isinstance(store, RowTable):
@@ -97,7 +128,7 @@ def score(run: Any, store: Any = None, **options: Any) -> dict[str, Any]:
     return scoring.score(run, cast(Dataset, store), **options)
 
 
-@wraps(replicating.posterior_predictive)
+@_with_help_of(replicating.posterior_predictive)
 def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
     """Replicate rows of a data set, of the table that was fitted, or of another table."""
     if isinstance(store, RowTable):
@@ -110,7 +141,7 @@ def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
     return replicating.posterior_predictive(run, rows, **options)
 
 
-@wraps(predicting.predict)
+@_with_help_of(predicting.predict)
 def predict(run: Any, store: Any, path: Any = None, **options: Any) -> Any:
     """Predict the rows of a table; for a frame without ``path`` and ``by``, return a frame."""
     if store is None or isinstance(store, RowTable):

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, MissingError, RefusedError, StoreError
 from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
 from streammc.prediction.prediction_request import DRAWS, INTEGRATE, INTERVAL, PredictionRequest
@@ -55,6 +56,8 @@ from streammc.stores.formula.parser import (
 )
 from streammc.stores.iso_words import iso_word
 from streammc.unfinished import current_mark, mark_entry, replace_file
+
+__all__ = ["Scorer", "load"]
 
 VERSION: Final = 1
 """Version of the format that this version of streammc writes; it reads all up to it."""
@@ -170,6 +173,7 @@ class Family:
 # Writing.
 
 
+@documented()
 def export(
     run: Any, path: str | os.PathLike[str], *, draws: int = DRAWS, overwrite: bool = False
 ) -> dict[str, Any]:
@@ -429,6 +433,7 @@ def _digest(described: Mapping[str, Any]) -> str:
 # Reading.
 
 
+@documented()
 def load(path: str | os.PathLike[str]) -> Scorer:
     """Return the scorer of a model file.
 

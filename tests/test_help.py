@@ -14,12 +14,13 @@ import pytest
 import streammc
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ("diagnostics", "models", "plots", "priors", "samplers")
+MODULES = ("diagnostics", "models", "plots", "priors", "samplers", "scorer")
 TYPES = {
     "priors.FamilyPrior",
     "priors.NamedPriors",
     "priors.PriorOption",
     "priors.ScaledPriors",
+    "scorer.Scorer",
 }
 NAMES = sorted(
     {*streammc.__all__, "stores.encode_rows"}.difference(MODULES).union(

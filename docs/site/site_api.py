@@ -16,6 +16,7 @@ MODULES: Final = {
     "samplers": "Samplers",
     "diagnostics": "Diagnostics",
     "plots": "Plots",
+    "scorer": "Model files",
 }
 """Public modules: each has a page with all its names."""
 FOLDER: Final = "reference/api"
