@@ -7,6 +7,7 @@ take tables, too, with the columns of the run.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -29,6 +30,7 @@ from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import rows_of
 from streammc.stores.sources.frame_kinds import frame_of_kind, is_frame
+from streammc.stores.sources.input_files import is_pattern
 from streammc.stores.store import open_store
 from streammc.trace import kinds
 from streammc.trace.run_directory import RunDirectory
@@ -82,13 +84,12 @@ def data_set(
                 "memory, found none: give it, as it was given to streammc.fit"
             )
         return cast(Dataset, open_store(address))
-    if isinstance(table, str | os.PathLike):
-        there = kinds.found_at(table)
-        if str(table).rstrip("/").endswith(".zarr") or (there and there.kind == kinds.STORE):
-            return cast(Dataset, open_store(table))
     design = run.attributes.get("design") or {}
     formula: str | None = (design.get("formula") or {}).get("text")
-    if not design or (fitted and formula is None):
+    known = bool(design) and not (fitted and formula is None)
+    if isinstance(table, str | os.PathLike) and not (known and _is_table(os.fspath(table))):
+        return cast(Dataset, open_store(table))
+    if not known:
         raise DataError(
             f"expected a data set for the run {str(run.path)!r}, which no formula describes, found "
             f"{type(table).__name__}: give what streammc.from_table or open_store returned"
@@ -107,6 +108,17 @@ def data_set(
             table, options, None, overwrite=False, depth=6, in_order=True, sampled=sampled
         )
     return cast(Dataset, made)
+
+
+def _is_table(path: str) -> bool:
+    """Return whether a path leads to files of a table, not to a store or another zarr group."""
+    found = kinds.found_at(path)
+    if found is not None:
+        return found.kind in (kinds.FILE, kinds.FOLDER)
+    return (
+        is_pattern(path)
+        or re.search(r"\.(csv|tsv|txt|parquet|pq|feather|arrow)\b", path) is not None
+    )
 
 
 def _with_help_of(other: Callable[..., Any]) -> Callable[[F], F]:

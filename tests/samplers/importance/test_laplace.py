@@ -309,7 +309,7 @@ def test_the_command_line_samples_forecasts_and_refuses(tmp_path):
     dry = command(*words, "--dry-run", "--json")
     assert (0, "laplace") == (dry.code, dry.json["sampler"])
     assert not run.exists()
-    done = command(*words, "--draws", "200", "--seed", "1")
+    done = command(*words, "--draws", "200", "--seed", "1", "--verbose")
     assert done.code == 0
     assert "exact, by weights: the posterior, by exact importance weights" in done.out
     assert "pareto k" in done.out
