@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from difflib import get_close_matches
+from numbers import Integral
 from pathlib import Path
 from statistics import NormalDist
 from threading import Lock
@@ -30,7 +31,15 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.docstrings import documented
-from streammc.errors import ConfigError, DataError, MissingError, RefusedError, StoreError
+from streammc.errors import (
+    ConfigError,
+    DataError,
+    MissingError,
+    RefusedError,
+    StorageIOError,
+    StoreError,
+)
+from streammc.numerics.process_limits import available_threads
 from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
 from streammc.prediction.prediction_request import DRAWS, INTEGRATE, INTERVAL, PredictionRequest
 from streammc.protocols import Index, Matrix, Vector
@@ -446,6 +455,8 @@ def load(path: str | os.PathLike[str]) -> Scorer:
     ------
     MissingError
         If there is no such file.
+    StorageIOError
+        If it cannot be read.
     StoreError
         If it is no model file, is damaged, or is of a newer version of streammc.
     """
@@ -457,10 +468,15 @@ def load(path: str | os.PathLike[str]) -> Scorer:
             f"expected a model file at {os.fspath(path)!r}, found nothing: make one with "
             "'streammc export RUN FILE'"
         ) from None
+    except OSError as error:
+        raise StorageIOError(
+            f"expected a model file at {os.fspath(path)!r}, found one that cannot be read: "
+            f"{error.strerror}: name a file that you may read"
+        ) from None
     where = f"at {os.fspath(path)!r}"
     try:
         whole = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _damaged(where, "no JSON") from None
     if not isinstance(whole, dict) or type(whole.get(_KEY)) is not int:
         raise _damaged(where, "another file")
@@ -477,6 +493,8 @@ def load(path: str | os.PathLike[str]) -> Scorer:
 
 def is_model_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a model file, which may be damaged."""
+    if not os.path.isfile(path):  # a pipe would wait for a writer
+        return False
     try:
         with open(path, "rb") as file:
             return f'"{_KEY}"'.encode() in file.read(1024)
@@ -530,7 +548,9 @@ class Scorer:
         self._described = dict(described)
         try:
             self._read(self._described)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as e:
+        except (
+            ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError
+        ) as e:  # fmt: skip
             raise _damaged(where, f"a damaged one ({type(e).__name__}: {e})"[:200]) from None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -580,6 +600,14 @@ class Scorer:
             for part in [*fitted_parts(node), *factor]:
                 if not good_state(part, self._states.get(label(part))):
                     raise ValueError(f"the state of {label(part)!r}")
+        for column in self._design:
+            if not column.fields or not np.isfinite(column.scale):
+                raise ValueError(f"the column {column.name!r}")
+            for node, index in column.fields:
+                if not 0 <= index < self._count(node):
+                    raise ValueError(f"field {index} of {label(node)!r}")
+        if bool(model["hidden"]) != (self.family == "network"):
+            raise ValueError(f"the family {self.family!r} with the layers {model['hidden']}")
         k, posterior = len(self._design), model["posterior"]
         self._normal: tuple[Vector, Matrix] | None = None
         self._draws, self._weights, scalars = 1, None, None
@@ -633,6 +661,13 @@ class Scorer:
             if slope is not None:
                 place = [each.name for each in self._dense].index(slope[0])
                 self._slope = place, float(slope[1]), float(slope[2])
+
+    def _count(self, node: Node) -> int:
+        """Return the number of fields of an expression: those of a table without rows."""
+        none = np.empty(0)
+        kinds = self._kinds.items()
+        empty = {name: Codes(none, []) if kind == "text" else none for name, kind in kinds}
+        return len(fields(node, empty, self._states, lambda *_: None))
 
     def predict(
         self,
@@ -692,6 +727,12 @@ class Scorer:
                 f"expected {' or '.join(map(repr, INVALID))} as invalid, found {invalid!r}: choose "
                 "one of them"
             )
+        whole = isinstance(threads, Integral) and not isinstance(threads, bool)
+        if threads is not None and not (whole and threads >= 1):
+            raise ConfigError(
+                f"expected a whole number of at least 1 as threads, found {threads!r}: give one, "
+                "or leave it out"
+            )
         if self._covariance is not None and new_groups != INTEGRATE:
             raise DataError(
                 "expected rows of groups that the model file has, found none of "
@@ -718,7 +759,7 @@ class Scorer:
 
         if not faults.refused:
             starts = range(0, rows, _BLOCK)
-            count = threads or min(len(os.sched_getaffinity(0)), 8)
+            count = threads or min(available_threads(), 8)
             if count == 1 or len(starts) == 1:
                 for start in starts:
                     score(start)
@@ -960,7 +1001,18 @@ def read_columns(
 
 
 def column_names(table: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame or mapping; ``None`` of anything else."""
+    """Return the names of the columns of a data frame or mapping; ``None`` of anything else.
+
+    Raises
+    ------
+    DataError
+        If the frame is a query, whose rows are not in memory.
+    """
+    if hasattr(type(table), "collect"):
+        raise DataError(
+            f"expected a table in memory, found {type(table).__name__}, whose rows are not "
+            "computed yet: give its .collect()"
+        )
     if isinstance(table, Mapping):
         return list(table) if all(isinstance(name, str) for name in table) else None
     for attribute in ("column_names", "columns"):
@@ -983,12 +1035,24 @@ def _length(column: Vector | Codes) -> int:
 
 def _is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN, or a missing value of pandas."""
-    return value is None or str(value) in ("nan", "<NA>", "NaT", "None")
+    if value is None:
+        return True
+    return not isinstance(value, (str, bytes)) and str(value) in ("nan", "<NA>", "NaT")
+
+
+def _unmasked(column: Any) -> Any:
+    """Return a column whose masked values, if there are any, are missing ones."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    none: dict[str, Any] = {"f": np.nan, "M": np.datetime64("NaT")}
+    kind = column.dtype.kind
+    values: Any = column if kind in none else np.ma.asarray(column, object)
+    return values.filled(none.get(kind))
 
 
 def _numbers(column: Any, name: str, levels: set[str]) -> Vector:
     """Return a column of numbers (m,) as float64."""
-    array = np.asarray(column)
+    array = np.asarray(_unmasked(column))
     if array.ndim != 1:
         raise DataError(
             f"expected one number per row in column {name!r}, found an array of shape "
@@ -1031,9 +1095,16 @@ def _texts(column: Any, name: str) -> Codes:
         words: list[Any] = list(column.cat.categories)
         codes[codes < 0] = np.nan
     except AttributeError:
-        array = np.asarray(column)
+        array = np.asarray(_unmasked(column))
         if array.dtype.kind == "M":
-            array = np.datetime_as_string(array)
+            # Of polars and Arrow, whose moments with a time zone are those of UTC here.
+            zone = getattr(getattr(column, "dtype", None), "time_zone", None)
+            zone = zone or getattr(getattr(column, "type", None), "tz", None)
+            missing = np.isnat(array)
+            array = np.char.add(np.datetime_as_string(array), "Z" if zone else "").astype(object)
+            array[missing] = None
+        elif array.dtype.kind in "SU" and isinstance(column, Sequence):
+            array = np.asarray(column, object)  # NumPy would write NaN as text
         coder = _Coder()
         codes = np.fromiter(map(coder.__getitem__, array.tolist()), np.float64, len(array))
         words = list(coder)

@@ -6,7 +6,7 @@ Fitting is :func:`streammc.fit` in this process, and predicting the scorer of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -22,13 +22,15 @@ except ImportError as error:
         f"expected scikit-learn 1.6 or later, found {error}: pip install 'streammc[sklearn]'"
     ) from error
 
-from streammc.errors import ConfigError
-from streammc.scorer import Scorer, column_names, of_run
+from streammc.errors import ConfigError, DataError
+from streammc.scorer import LINKS, Scorer, column_names, of_run
 
 if TYPE_CHECKING:
     from streammc.priors import PriorOption
 
 _MOST_SEED: Final = 2**31 - 1
+_OF_PROBABILITIES: Final = ("logit", "probit")
+"""Links whose mean response is a probability."""
 
 
 class _Regression(BaseEstimator):  # type: ignore[misc]
@@ -43,6 +45,10 @@ class _Regression(BaseEstimator):  # type: ignore[misc]
     sampler: Any
     random_state: Any
     scorer_: Scorer
+    _columns: list[str]
+    """Names of the columns at fit."""
+    _named: bool
+    """Whether they are names of the table, and not of the places in an array."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the run, whose files end with the process."""
@@ -59,7 +65,7 @@ class _Regression(BaseEstimator):  # type: ignore[misc]
         formula, features = self._formula(table, response), None
         if formula is None:
             features = list(table)
-        self.run_ = streammc.fit(
+        run = streammc.fit(
             {**table, response: y},
             formula,
             self.family,
@@ -72,7 +78,8 @@ class _Regression(BaseEstimator):  # type: ignore[misc]
             chains=self.chains,
             seed=int(check_random_state(self.random_state).randint(_MOST_SEED)),
         )
-        self.scorer_ = of_run(self.run_, draws=max(self.draws * self.chains // 5, 200))
+        self.scorer_ = of_run(run, draws=max(self.draws * self.chains // 5, 200))
+        self.run_, self._columns, self._named = run, list(table), column_names(X) is not None
         return self
 
     def _formula(self, table: dict[str, Any], response: str) -> str | None:
@@ -91,19 +98,31 @@ class _Regression(BaseEstimator):  # type: ignore[misc]
     def _table(self, X: Any, y: Any = None) -> tuple[dict[str, Any], Any]:
         """Return the columns of X by name, and the checked response, where one is given.
 
-        The columns of an array are ``x0``, ``x1``, ...
+        The columns of an array are ``x0``, ``x1``, ... Where the table or the one at fit is an
+        array, columns are the ones in the same place.
         """
+        if isinstance(X, Mapping) and not hasattr(X, "shape"):  # sparse matrices may be mappings
+            raise DataError(
+                f"expected a data frame or an array as X, found {type(X).__name__}: make it a "
+                "frame, such as pandas.DataFrame(X)"
+            )
         fitting = y is not None
         names = column_names(X)
+        named = names is not None
         if names is None:
             more = {"y": y, "ensure_min_samples": 2} if fitting else {}
             if fitting:
                 more["y_numeric"] = isinstance(self, RegressorMixin)
             checked = validate_data(self, X, reset=fitting, dtype=np.float64, **more)
             array, y = checked if fitting else (checked, None)
-            return {f"x{j}": column for j, column in enumerate(array.T)}, y
-        validate_data(self, X, reset=fitting, skip_check_array=True)
-        return {name: X[name] for name in names}, column_or_1d(y, warn=True) if fitting else None
+            names, columns = [f"x{j}" for j in range(array.shape[1])], list(array.T)
+        else:
+            validate_data(self, X, reset=fitting, skip_check_array=True)
+            columns = [X[name] for name in names]
+            y = column_or_1d(y, warn=True) if fitting else None
+        if not (fitting or (named and self._named)):
+            names = self._columns
+        return dict(zip(names, columns, strict=True)), y
 
     def _scored(self, X: Any, sd: bool = False) -> dict[str, NDArray[np.float64]]:
         check_is_fitted(self)
@@ -267,17 +286,25 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc]
         y : array (n,)
             Labels of two classes, numbers or texts.
         """
+        name = getattr(self.family, "name", self.family)
+        if isinstance(name, str) and LINKS.get(name, "logit") not in _OF_PROBABILITIES:
+            raise ConfigError(
+                f"expected the family 'logistic', 'probit' or 'network', found {name!r}, whose "
+                "mean is no probability: choose one of them, or BayesianRegressor"
+            )
         table, y = self._table(X, _given(y))
         check_classification_targets(y)
-        self.classes_, coded = np.unique(y, return_inverse=True)
-        if len(self.classes_) != 2:
+        classes, coded = np.unique(y, return_inverse=True)
+        if len(classes) != 2:
             kind = type_of_target(y)
             raise ConfigError(
                 "Only binary classification is supported. The type of the target is "
-                f"{kind}: expected labels of two classes, found {len(self.classes_)} class"
-                f"{'' if len(self.classes_) == 1 else 'es'}"
+                f"{kind}: expected labels of two classes, found {len(classes)} class"
+                f"{'' if len(classes) == 1 else 'es'}"
             )
-        return self._fitted(X, coded.astype(np.float64), table)
+        self._fitted(X, coded.astype(np.float64), table)
+        self.classes_ = classes
+        return self
 
     def predict_proba(self, X: Any, return_std: bool = False) -> Any:
         """Return the probabilities (n, 2) of the classes, averaged over the draws.

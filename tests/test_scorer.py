@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
 import shutil
@@ -27,6 +28,7 @@ from streammc.errors import (
     MissingError,
     ModelError,
     RefusedError,
+    StorageIOError,
     StoreError,
 )
 
@@ -100,6 +102,42 @@ def test_frames_of_every_kind_and_a_pickled_scorer_give_the_same(fitted):
     again = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(expected["q5"], again.predict(new)["q5"])
     assert ["mean"] == list(found.predict(new, interval=None))
+
+
+def test_moments_with_a_zone_and_words_of_missing_values_are_levels(tmp_path):
+    rng = np.random.default_rng(6)
+    day = pd.Series(pd.date_range("2024-01-01 05:30", periods=40, freq="12h", tz="Asia/Kolkata"))
+    words = rng.choice(["None", "nan", "NaT", "<NA>", "word"], 40)
+    table = pd.DataFrame({"y": rng.normal(size=40), "when": day.dt.floor("4D"), "word": words})
+    data = from_table(table, formula="y ~ C(when) + word", shuffle=False, dtype="float64")
+    streammc.export(a_run(tmp_path / "run", data, "gaussian"), tmp_path / "m.json")
+    found = scorer.load(tmp_path / "m.json")
+    expected = streammc.predict(tmp_path / "run", data)["mean"].values
+    arrow = pa.Table.from_pandas(table)
+    for other in (table, pl.from_pandas(table), arrow, table.to_dict("list")):
+        np.testing.assert_allclose(found.predict(other)["mean"], expected, rtol=1e-11)
+    for gone in (None, np.nan, pd.NaT):
+        lists = table.to_dict("list")
+        lists["word"][3] = lists["when"][5] = gone
+        means = found.predict(lists, invalid="nan")["mean"]
+        assert [3, 5] == np.flatnonzero(np.isnan(means)).tolist()
+    nulls = pl.from_pandas(table.assign(when=table["when"].where(table.index != 5)))
+    with pytest.raises(DataError, match="missing values in 1 row, first in row 5"):
+        found.predict(nulls)
+
+
+def test_masked_values_are_missing(fitted):
+    found, new = scorer.load(fitted[2]), frame(40, 2)
+    new["z"] = new["z"].clip(-0.99, 0.99)
+    expected = found.predict(new)["mean"]
+    columns = {name: new[name].to_numpy() for name in new}
+    places = {"x": 1, "month": 3, "my day": 5, "origin": 7}
+    for name, place in places.items():
+        columns[name] = np.ma.masked_array(columns[name], np.arange(40) == place)
+    means = found.predict(columns, invalid="nan")["mean"]
+    assert list(places.values()) == np.flatnonzero(np.isnan(means)).tolist()
+    kept = ~np.isnan(means)
+    np.testing.assert_array_equal(expected[kept], means[kept])
 
 
 @pytest.mark.parametrize("family", sorted(scorer.LINKS))
@@ -231,9 +269,21 @@ def test_tables_and_options_that_do_not_fit_are_refused(fitted):
         found.predict(new.assign(origin=3))
     with pytest.raises(DataError, match="mapping from names to arrays, found ndarray"):
         found.predict(np.zeros((3, 2)))
-    for wrong in ({"interval": 2.0}, {"invalid": "drop"}, {"new_groups": "x"}):
+    with pytest.raises(DataError, match=r"in memory, found LazyFrame.* give its .collect\(\)"):
+        found.predict(pl.from_pandas(new).lazy())
+    for wrong in (
+        {"interval": 2.0}, {"invalid": "drop"}, {"new_groups": "x"},
+        {"threads": -1}, {"threads": 0}, {"threads": "2"}, {"threads": True},
+    ):  # fmt: skip
         with pytest.raises(ConfigError):
             found.predict(new, **wrong)
+
+
+def test_threads_need_no_affinity_of_processors(fitted, monkeypatch):
+    found, new = scorer.load(fitted[2]), frame(20_000)
+    new["z"] = new["z"].clip(-0.99, 0.99)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert 20_000 == len(found.predict(new, interval=None)["mean"])
 
 
 def test_damaged_newer_and_other_files_are_refused(fitted, tmp_path):
@@ -245,20 +295,30 @@ def test_damaged_newer_and_other_files_are_refused(fitted, tmp_path):
         "version 2, written by": json.dumps(whole | {"streammc_model": 2}),
     }
     model = whole["model"]
+    cases["no JSON (nested)"] = "[" * 100_000
+    (first, *others) = model["design"]
+    node = first["of"][0][0]
     for change in (
+        *(
+            {"design": [first | wrong, *others]}
+            for wrong in ({"of": []}, {"of": [[node, 99]]}, {"of": [[node, -1]]}, {"scale": "nan"})
+        ),
+        {"hidden": [3]},
         {"design": [{"name": "x", "of": [[{"call": "open('x')"}, 0]], "scale": 1}]},
         {"states": {}},
         {"posterior": model["posterior"] | {"intercept": {"shape": [9], "data": "AA=="}}},
     ):
         changed = model | change
         text = json.dumps(whole | {"model": changed, "sha256": scorer._digest(changed)})
-        cases[f"a damaged one ({next(iter(change))}"] = text
+        cases[f"a damaged one ({len(cases)}"] = text
     for found, text in cases.items():
         (tmp_path / "m.json").write_text(text)
         with pytest.raises(StoreError, match=found.split(" (")[0]):
             scorer.load(tmp_path / "m.json")
     with pytest.raises(MissingError, match="streammc export RUN FILE"):
         scorer.load(tmp_path / "none.json")
+    with pytest.raises(StorageIOError, match="cannot be read"):
+        scorer.load(tmp_path)
 
 
 def test_an_existing_file_is_left(fitted, tmp_path):
@@ -266,6 +326,9 @@ def test_an_existing_file_is_left(fitted, tmp_path):
     for overwrite in (False, True):
         with pytest.raises(IdentityError, match="expected nothing at"):
             streammc.export(fitted[0], tmp_path / "notes.json", overwrite=overwrite)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(IdentityError, match="expected nothing at"):
+        streammc.export(fitted[0], tmp_path / "pipe", overwrite=True)
     streammc.export(fitted[0], tmp_path / "m.json", draws=10)
     streammc.export(fitted[0], tmp_path / "m.json", draws=20, overwrite=True)
     assert 20 == scorer.load(tmp_path / "m.json").facts["draws"]

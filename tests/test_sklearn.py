@@ -94,6 +94,41 @@ def test_the_deviation_of_a_regressor_is_that_of_its_mean():
         assert np.abs(np.hypot(sd, 1.0) / exact - 1.0).max() < 4.5 * 0.05
 
 
+@pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names")
+def test_columns_of_an_array_are_matched_by_their_place():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(100, 2))
+    y = X @ [3.0, -1.0] + 0.1 * rng.normal(size=100)
+    frame = pd.DataFrame(X, columns=["x1", "x0"])
+    of_frame, of_array = (BayesianRegressor(**QUICK).fit(each, y) for each in (frame, X))
+    for model in (of_frame, pickle.loads(pickle.dumps(of_array))):
+        np.testing.assert_array_equal(model.predict(frame), model.predict(X))
+        assert model.score(X, y) > 0.9
+    of_polars = of_frame.predict(pl.from_pandas(frame))
+    np.testing.assert_array_equal(of_frame.predict(frame), of_polars)
+
+
+def test_tables_and_families_that_do_not_fit_are_refused():
+    frame, late = flights()
+    model = BayesianClassifier("distance", random_state=3, **QUICK)
+    for family in ("gaussian", streammc.models.poisson()):
+        with pytest.raises(ConfigError, match="'logistic', 'probit' or 'network', found"):
+            clone(model).set_params(family=family).fit(frame, late)
+    with pytest.raises(DataError, match="data frame or an array as X, found dict"):
+        model.fit(frame.to_dict("list"), late)
+    with pytest.raises(DataError, match="in memory, found LazyFrame"):
+        model.fit(pl.from_pandas(frame).lazy(), late)
+
+
+def test_a_fit_that_fails_leaves_the_fitted_model():
+    frame, late = flights()
+    model = BayesianClassifier("distance", random_state=3, **QUICK).fit(frame, late)
+    labels = model.predict(frame)
+    with pytest.raises(DataError):
+        model.fit(frame.assign(distance=np.nan), np.where(late == "late", "b", "a"))
+    np.testing.assert_array_equal(labels, model.predict(frame))
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_python_of_the_page_runs(capfd):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
