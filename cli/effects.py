@@ -23,7 +23,9 @@ class EffectsSettings(IntervalOption, PassOptions, OverwriteOption):
     run: str = argument("run")
     output: str = setting(help="FILE.zarr, .csv or .parquet to make.", kind="rows", short=["-o"])
     store: str | None = setting(
-        None, "The store of the run, if it has moved, or its table.", kind="store"
+        None,
+        "The store of the run, if it has moved; of fit without a store, its table.",
+        kind="store",
     )
     effect_draws: int | None = setting(
         None,

@@ -67,7 +67,8 @@ def date_number(function: str, word: str) -> float:
     word = iso_word(word).removesuffix("Z")
     time = re.fullmatch(_TIME, word)
     if time is not None:
-        return float(word[:2]) if function == "hour" else float("nan")
+        of_day = word[:2] < "24" and word[3:5] < "60"  # not a duration
+        return float(word[:2]) if function == "hour" and of_day else float("nan")
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:

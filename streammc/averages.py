@@ -121,6 +121,8 @@ _LEAST_ROWS: Final = 2**12
 _AT_ONCE: Final = 2**19
 """Rows times draws that are evaluated together."""
 
+_THRESHOLDS: Final = ("<", "<=", ">", ">=", "==", "!=")
+
 Change = Callable[[Vector], Vector]
 """Returns the values (m,) of a column in a scenario, from those of the table."""
 
@@ -144,8 +146,10 @@ class Columns:
         self._intercept = int(self.features[:1] == [INTERCEPT])
         self._mean, self._scale = standardization(attributes, len(self.features))
         self.standardised = attributes.get("standardization") is not None
-        self._digits = 6 if attributes.get("dtype") == "float32" else 14
-        """Exact digits of a value that comes back, of the larger of it, mean and scale."""
+        single = attributes.get("dtype") == "float32"
+        self._digits = 6 if single else 14
+        """Exact digits of a value that comes back, of the larger of it and its spread."""
+        self._rounding = 2.0**-23 if single else 2.0**-52
         document = attributes.get("formula")
         self.design: Design | None = (
             None if document is None else read_design(document, "the store")
@@ -165,7 +169,8 @@ class Columns:
                 continue
             node, index = column.fields[0]
             inner = argument_of(node)
-            if is_factor(node, self.design.kinds) and isinstance(inner, Column):
+            factor = is_factor(node, self.design.kinds) and column.scale == 1.0
+            if factor and isinstance(inner, Column):
                 state = self.design.states[label(node)]
                 _, places = self.levels.setdefault(inner.name, (state["levels"], {}))
                 places[j] = index
@@ -217,6 +222,19 @@ class Columns:
         offsets = () if self.design is None else self.design.terms.offsets
         return any({*columns_of(node)} & {*names} for node in offsets)
 
+    def has_threshold(self, name: str) -> bool:
+        """Return whether the formula compares a column with a number, as ``I(x > 15)``."""
+        if self.design is None:
+            return False
+        nodes = [node for column in self._columns for node, _ in column.fields]
+        return any(
+            isinstance(part, Operation)
+            and part.operator in _THRESHOLDS
+            and name in columns_of(part)
+            for node in (*nodes, *self.design.terms.offsets)
+            for part in walk(node)
+        )
+
     def is_boolean(self, name: str) -> bool:
         """Return whether a column has truth values."""
         return self.design is not None and self.design.kinds[name] == "boolean"
@@ -257,18 +275,30 @@ class Columns:
                 found[name] = value
             else:
                 j, multiple = self.numbers[name]
-                found[name] = (X[:, j] * self._scale[j] + self._mean[j]) / multiple
+                value = (X[:, j] * self._scale[j] + self._mean[j]) / multiple
+                # The number of the table: 65 comes back as 64.9999995 where rows are of single
+                # precision, and a threshold or a bound in the formula would see the difference.
+                tidy = np.round(value, self._decimals(name, 1.0)) + 0.0
+                lost = self._rounding * np.abs(X[:, j] * (self._scale[j] / multiple))
+                lost += 2.0**-52 * abs(self._mean[j] / multiple)
+                found[name] = np.where(np.abs(tidy - value) <= lost, tidy, value)
         return found
+
+    def _decimals(self, name: str, value: float) -> int:
+        """Return how many decimals of a number of the table come back, about ``value``."""
+        j, multiple = self.numbers[name]
+        size = abs(value) or 1.0
+        if not self.standardised:
+            return self._digits - 1 - math.floor(math.log10(size))
+        spread, centre = 8.0 * abs(self._scale[j] / multiple), abs(self._mean[j] / multiple)
+        exact = 13 - math.floor(math.log10(max(spread, centre)))
+        return min(self._digits - 1 - math.floor(math.log10(spread)), exact)
 
     def label(self, name: str, value: float) -> Any:
         """Return a value of a column as the table has it: a level, or a number."""
         if name in self.levels:
             return self.levels[name][0][int(value)]
-        size = abs(value) or 1.0
-        if self.standardised:
-            j, multiple = self.numbers[name]
-            size = max(size, abs(self._mean[j] / multiple), abs(self._scale[j] / multiple))
-        return round(float(value), self._digits - 1 - math.floor(math.log10(size)))
+        return round(float(value), self._decimals(name, value)) + 0.0
 
     def row(self, values: Mapping[str, float], offset: float) -> tuple[Matrix, Vector]:
         """Return the row (1, q) of these values of all columns, and its offset (1,).
@@ -699,24 +729,30 @@ class Comparison(NamedTuple):
     slopes: Callable[[float, float], tuple[float, float]]
     """Its derivatives in both."""
     needs: str = "mean responses overflow at some rows or draws; change the column by less"
-    """What is wrong, and to be done, where a value is not finite."""
+    """What is wrong, and to be done, where a value is not finite, or an average out of bounds."""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    """Between which both averages are."""
 
 
 def _difference(step: float = 1.0) -> Comparison:
     return Comparison(lambda a, b: (a - b) / step, lambda a, b: (1.0 / step, -1.0 / step))
 
 
+_POSITIVE: Final = (0.0, math.inf)
 _ABOVE_ZERO: Final = "ratios are of averages above 0; ask for the difference"
 COMPARISONS: Final[dict[str, Comparison]] = {
     "difference": _difference(),
-    "ratio": Comparison(lambda a, b: a / b, lambda a, b: (1.0 / b, -a / (b * b)), _ABOVE_ZERO),
+    "ratio": Comparison(
+        lambda a, b: a / b, lambda a, b: (1.0 / b, -a / (b * b)), _ABOVE_ZERO, _POSITIVE
+    ),
     "lnratio": Comparison(
-        lambda a, b: np.log(a / b), lambda a, b: (1.0 / a, -1.0 / b), _ABOVE_ZERO
+        lambda a, b: np.log(a / b), lambda a, b: (1.0 / a, -1.0 / b), _ABOVE_ZERO, _POSITIVE
     ),
     "lnor": Comparison(
         lambda a, b: np.log(a / (1.0 - a) * (1.0 - b) / b),
         lambda a, b: (1.0 / (a * (1.0 - a)), -1.0 / (b * (1.0 - b))),
         "odds are of averages between 0 and 1; ask for the difference or the ratio",
+        (0.0, 1.0),
     ),
 }
 """Comparisons of two averages: their names as in marginaleffects."""
@@ -785,7 +821,9 @@ def _contrasted(contrast: Contrast, averages: Sequence[Vector], errors: Vector) 
     """Return the draws (S,) of a contrast; DataError if they or their ``errors`` are not finite."""
     a, b = contrast.pair
     draws = contrast.compare.value(averages[a], averages[b])
-    if not np.isfinite([*draws, *errors]).all():
+    low, high = contrast.compare.bounds
+    inside = all(((each > low) & (each < high)).all() for each in (averages[a], averages[b]))
+    if not (inside and np.isfinite([*draws, *errors]).all()):
         raise DataError(
             f"expected finite answers, found others for {contrast.term or 'the mean response'}:"
             f" {contrast.compare.needs}"
@@ -947,6 +985,11 @@ def slopes_of(
             raise ConfigError(
                 f"expected a column of numbers, found the factor {name!r}: its levels are compared "
                 "by comparisons"
+            )
+        if columns.has_threshold(name):
+            raise ConfigError(
+                f"expected a smooth function of {name!r}, found a comparison in the formula, which "
+                "has no slope: compare two values by comparisons"
             )
         step = _DERIVATIVE * spread(name)
         for sign in (1.0, -1.0):
@@ -1249,6 +1292,10 @@ def table_of_answers(
     columns, q = Columns(table.attributes), table.n_features
     columns.require(call.columns_by, changed=False)
     scenarios, contrasts = made(columns, table)
+    if not contrasts:
+        raise ConfigError(
+            "expected a variable, found none: name a column of the model, of numbers for slopes"
+        )
     theta = posterior.theta
     task = AverageTask(
         response=MeanResponse(model),
@@ -1389,7 +1436,7 @@ def _weights(call: AverageCall, columns: Columns, table: Dataset) -> bool | str:
 
 def _table(run: RunDirectory, call: AverageCall) -> Dataset:
     """Return the rows that are asked about: a data set, or a table in the columns of the run."""
-    weight = call.weights if isinstance(call.weights, str) else None
+    weight = None if call.weights is True else call.weights
     known = call.groups == KNOWN
     return data_set(run, call.table, groups=known, weight=weight, sampled=False)
 

@@ -34,6 +34,7 @@ from streammc.trace.run_directory import RunDirectory
 if TYPE_CHECKING:
     import xarray
     from arviz_stats.utils import ELPDData
+    from numpy.typing import NDArray
 
 Run: TypeAlias = "str | os.PathLike[str] | xarray.DataTree"
 
@@ -96,18 +97,40 @@ def loo(
     request = ScoreRequest(
         draws=draws, rows=rows, seed=seed, scheduler=scheduler, progress=progress
     )
-    scoring = Scoring(
-        opened, model_of(opened, model), data_set(opened, table, fitted=True), request
-    )
+    rows_of_run = data_set(opened, table, fitted=True)
+    scoring = Scoring(opened, model_of(opened, model), rows_of_run, request)
     (scored,) = score_together([scoring], request)
     for line in scored.facts["warnings"]:
         warnings.warn(line, SamplingWarning, stacklevel=2)
+    if scored.facts["left_out"] == "observation":
+        warnings.warn(
+            "rows have weights, or are cells: ArviZ takes each for one observation, and its error "
+            "of a difference is not that of the observations; use streammc.compare(..., loo=True)",
+            SamplingWarning,
+            stacklevel=2,
+        )
     pointwise = scoring.pointwise(scored) if scored.sample.n <= MOST_EXACT else None
-    return _elpd_data(scored, scoring.unit, pointwise)
+    positions = None
+    if pointwise is not None and scoring.unit == "row":
+        positions = positions_of(rows_of_run)
+    return _elpd_data(scored, scoring.unit, pointwise, positions)
 
 
-def _elpd_data(scored: Scored, unit: str, pointwise: Vector | None) -> ELPDData:
-    """Return scores as ArviZ has them; ``pointwise`` (n,) are the terms of all rows."""
+def positions_of(rows: Any) -> NDArray[Any] | None:
+    """Return the positions (n,) in the table of the rows of a data set; ``None`` if not known."""
+    if rows.attributes.get("row_id") or rows.attributes.get("cells"):
+        return None
+    ids: NDArray[Any] | None = rows.row_ids()
+    return ids if ids is not None and ids.dtype.kind in "iu" else None
+
+
+def _elpd_data(
+    scored: Scored, unit: str, pointwise: Vector | None, positions: NDArray[Any] | None
+) -> ELPDData:
+    """Return scores as ArviZ has them.
+
+    ``pointwise`` (n,) are the terms of all rows, which are put in the order of their ``positions``.
+    """
     import numpy as np
     import xarray as xr
     from arviz_stats.utils import ELPDData
@@ -117,8 +140,10 @@ def _elpd_data(scored: Scored, unit: str, pointwise: Vector | None) -> ELPDData:
     if pointwise is not None:
         shape = np.full(sample.n, np.nan)
         shape[sample.rows] = scored.terms.shape
+        at = np.arange(sample.n) if positions is None else positions
+        order = np.argsort(at)
         arrays = {
-            name: xr.DataArray(values, {unit: np.arange(sample.n)}, (unit,), name)
+            name: xr.DataArray(values[order], {unit: at[order]}, (unit,), name)
             for name, values in (("elpd_i", pointwise), ("pareto_k", shape))
         }
     if not sample.exact:

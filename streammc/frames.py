@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from types import SimpleNamespace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from streammc.errors import DataError
 from streammc.prediction import predict as predicting
 from streammc.prediction.predict import opened_run
 from streammc.protocols import Dataset
+from streammc.runs.record import DESIGN_KEYS
 from streammc.stores.data_set import RowTable
 from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
@@ -47,7 +48,7 @@ def data_set(
     *,
     fitted: bool = False,
     groups: bool = True,
-    weight: str | None = None,
+    weight: str | Literal[False] | None = None,
     sampled: bool = True,
 ) -> Dataset:
     """Return a table as a data set in the columns of a run, on its scale, rows in their order.
@@ -64,7 +65,7 @@ def data_set(
     groups
         Whether rows of a mixed model have the groups of the run, where the table has their column.
     weight
-        Column of weights, in place of trials.
+        Column of weights, in place of trials; ``None``: that of the run; ``False``: none.
     sampled
         Whether a table that is only read in order keeps a sample of its rows.
 
@@ -83,7 +84,11 @@ def data_set(
                 f"expected the table of the run {str(run.path)!r}, which was fitted to rows in "
                 "memory, found none: give it, as it was given to streammc.fit"
             )
-        return cast(Dataset, open_store(address))
+        store: Any = open_store(address)
+        fingerprint = run.identity["store"]
+        if fitted and store.fingerprint != fingerprint:
+            store = store.earlier(fingerprint) or store  # rows were appended since
+        return cast(Dataset, store)
     design = run.attributes.get("design") or {}
     formula: str | None = (design.get("formula") or {}).get("text")
     known = bool(design) and not (fitted and formula is None)
@@ -95,12 +100,15 @@ def data_set(
             f"{type(table).__name__}: give what streammc.from_table or open_store returned"
         )
     if fitted and formula is not None:
-        offset = None if "offset(" in formula else design.get("offset")
-        options = IngestOptions(formula=formula, offset=offset, trials=design.get("trials"))
-        return cast(Dataset, rows_of(table, as_in(options, None), None, overwrite=False, depth=6))
-    described = {**design, ROW_GROUP: run.identity["model"].get("group") if groups else None}
-    options = as_in(IngestOptions(), SimpleNamespace(attributes=described))
-    if weight is not None:
+        options = as_in(_options_of(design, formula), None)
+        return cast(Dataset, rows_of(table, options, None, overwrite=False, depth=6))
+    group = run.identity["model"].get("group") if groups else None
+    described = {**dict.fromkeys(DESIGN_KEYS), **design, ROW_GROUP: group}
+    plain = IngestOptions(dtype=design.get("dtype") or "float32")
+    options = as_in(plain, SimpleNamespace(attributes=described))
+    if weight is False:
+        options = replace(options, weight=None)
+    elif weight is not None:
         options = replace(options, weight=weight, trials=None)
     with warnings.catch_warnings():  # no response is needed
         warnings.filterwarnings("ignore", ".*its rows can be predicted, not scored")
@@ -108,6 +116,27 @@ def data_set(
             table, options, None, overwrite=False, depth=6, in_order=True, sampled=sampled
         )
     return cast(Dataset, made)
+
+
+def _options_of(design: Mapping[str, Any], formula: str) -> IngestOptions:
+    """Return the options with which ``streammc.fit`` made the rows of a run."""
+    cells = design.get("cells")
+    seed = design.get("shuffle_seed", 0)
+    return IngestOptions(
+        formula=formula,
+        offset=None if "offset(" in formula else design.get("offset"),
+        trials=design.get("trials"),
+        weight=design.get("weight"),
+        row_id=design.get("row_id"),
+        dtype=design.get("dtype") or "float32",
+        missing=design.get("missing"),
+        drop_missing=bool(design.get("n_dropped")),
+        standardize=design.get("standardization") is not None,
+        shuffle=seed is not False,
+        seed=int(seed),
+        cells="no" if cells is None and "cells" in design else None,
+        sufficient=(cells or {}).get("statistics"),
+    )
 
 
 def _is_table(path: str) -> bool:
@@ -146,9 +175,11 @@ def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
     if isinstance(store, RowTable):
         return replicating.posterior_predictive(run, cast(Dataset, store), **options)
     opened, rows = opened_run(run), None
-    with suppress(DataError) if is_frame(store) else nullcontext():
+    path = isinstance(store, str | os.PathLike)
+    raw = is_frame(store) or (path and _is_table(os.fspath(store)))
+    with suppress(DataError) if raw else nullcontext():
         rows = data_set(opened, store, fitted=True)
-    if rows is None or (is_frame(store) and rows.fingerprint != opened.identity["store"]):
+    if rows is None or (raw and rows.fingerprint != opened.identity["store"]):
         rows = data_set(opened, store)  # other rows, on the scale of the run
     return replicating.posterior_predictive(run, rows, **options)
 
@@ -156,6 +187,9 @@ def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
 @_with_help_of(predicting.predict)
 def predict(run: Any, store: Any, path: Any = None, **options: Any) -> Any:
     """Predict the rows of a table; for a frame without ``path`` and ``by``, return a frame."""
+    trained_on = options.get("trained_on")
+    if trained_on is not None and not isinstance(trained_on, RowTable):
+        options["trained_on"] = data_set(opened_run(run), trained_on, fitted=True)
     if store is None or isinstance(store, RowTable):
         return predicting.predict(run, cast(Dataset, store), path, **options)
     opened = opened_run(run)

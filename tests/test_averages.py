@@ -524,3 +524,33 @@ def test_known_groups_need_groups(tmp_path):
         streammc.predictions(run, data, groups="known")
     with pytest.raises(ConfigError, match="expected 'new' or 'known' as groups, found 'old'"):
         streammc.predictions(run, data, groups="old")
+
+
+def test_numbers_of_the_table_come_back_as_they_are() -> None:
+    rng = np.random.default_rng(3)
+    age = rng.integers(18, 91, 2000).astype(float)
+    table = {
+        "age": age,
+        "x": np.round(rng.exponential(size=2000), 2) * (rng.random(2000) > 0.3),
+        "day": 20260101.0 + rng.integers(0, 28, 2000),
+        "y": rng.integers(0, 2, 2000),
+    }
+    data = streammc.from_table(table, formula="y ~ age + x + day + I(age >= 65)")
+    columns = averages.Columns(data.attributes)
+    X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, table)])
+    found = columns.values(X, ["age", "x", "day"])
+    for name in found:
+        assert np.array_equal(table[name], found[name]), name
+    assert 20260115 == columns.label("day", 20260115.0000004)
+    # The threshold sees 64 + 1 as 65; with what single precision alone gives it does not.
+    moved, _, _ = columns.replaced(X, {"age": lambda value: value + 1.0})
+    changed = columns.replaced(X, {"age": lambda value: value + 1.0})[1]
+    over = changed[:, moved.index(4)] > (0.5 - columns._mean[4]) / columns._scale[4]
+    assert np.array_equal(age + 1.0 >= 65.0, over)
+
+
+def test_a_function_out_of_its_range_is_refused() -> None:
+    for compare, low, high in (("lnor", 1.5, 2.0), ("ratio", -1.0, 1.0), ("lnratio", -2.0, -1.0)):
+        contrast = averages.Contrast("x", "+1", (0, 1), averages.COMPARISONS[compare])
+        with pytest.raises(DataError, match="averages"):
+            averages._contrasted(contrast, [np.full(3, low), np.full(3, high)], np.zeros(3))

@@ -226,3 +226,37 @@ def test_dimensions_of_a_run_have_names(table):
     assert {"chain", "draw", "feature", "parameter", "certainty_row"} == dims
     labels = ["beta[Intercept]", "beta[z]", "sigma"]
     assert labels == list(run["constant_data"]["theta_star"]["parameter"].values)
+
+
+def test_rows_of_a_frame_keep_their_numbers(table):
+    frame = table.assign(y=table["x"] + 0.1 * table["z"])
+    frame.loc[7, "y"] = 60.0
+    run = streammc.fit(frame, "y ~ x", "gaussian", **SIZES)
+    assert streammc.loo(run, frame).elpd_i.values.argmin() == 7
+    drawn = streammc.posterior_predictive(run, frame, rows=300)
+    found = drawn["observed_data"]["y"]
+    np.testing.assert_allclose(frame["y"].to_numpy()[found["row"]], found, rtol=1e-6)
+
+
+def test_a_raw_table_is_read_as_that_of_the_run(table, tmp_path):
+    frame = table.assign(w=1 + np.arange(N) % 3, id=[f"f{i}" for i in range(N)])
+    frame.loc[3, "x"] = -999
+    path, rest = tmp_path / "t.csv", tmp_path / "u.csv"
+    frame.to_csv(path, index=False)
+    frame.drop(index=3).to_csv(rest, index=False)
+    asked = {"weight": "w", "row_id": "id", "missing": ["-999.0"], "drop_missing": True}
+    with pytest.warns(UserWarning, match="left out: 1"):
+        run = streammc.fit(path, "y ~ x", "logistic", dtype="float64", **asked, **SIZES)
+    with pytest.raises(DataError, match="missing"):
+        streammc.predict(run, path)
+    found = streammc.predict(run, rest)
+    assert found["row_id"].values[0] == "f0"
+    assert found.attrs["weight"] == frame["w"].drop(index=3).sum()
+    with pytest.warns(UserWarning) as said:  # the rows of the fit, made again
+        assert streammc.loo(run, path).n_data_points == N - 1
+    assert any("rows have weights" in str(each.message) for each in said)
+
+
+def test_a_series_is_no_table(table):
+    with pytest.raises(ConfigError, match="Series"):
+        streammc.from_table(table["x"])

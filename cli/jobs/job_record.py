@@ -19,7 +19,7 @@ from streammc.cli.configuration import write_json
 from streammc.cli.input_description import absolute_input
 from streammc.cli.jobs.job_file import JobFile, absolute, with_paths
 from streammc.cli.output import Output, utc_now
-from streammc.errors import BusyError, one_line
+from streammc.errors import BusyError, IdentityError, one_line
 
 DONE: Final = "done"
 MISSED: Final = "missed"
@@ -90,6 +90,8 @@ class JobRecord:
         self.file = file
         self.path: Path | None = None
         """Path of the summary; ``None`` as long as the job is not known."""
+        self.made: list[str] = []
+        """Real paths of the outputs that were made in this start."""
         self.document: dict[str, Any] = {
             "job": None,
             "file": os.path.abspath(file),
@@ -104,11 +106,25 @@ class JobRecord:
         }
 
     def begin(self, job: JobFile, identity: str) -> Any:
-        """Set the job, and remember how it ended before; return the sets of outputs of then."""
+        """Set the job, and remember how it ended before; return the sets of outputs of then.
+
+        Raises
+        ------
+        IdentityError
+            If the summary, which says what may be deleted, is that of another job file.
+        """
         self.path = Path(job.outputs.summary)
         self.document["job"] = identity
         self._before = _read(self.path)
-        return self._before.get("sets") if self._before.get("file") == self.document["file"] else []
+        other = self._before.get("file")
+        if other == self.document["file"]:
+            return self._before.get("sets")
+        if job.outputs.keep is not None and isinstance(other, str) and os.path.exists(other):
+            raise IdentityError(
+                f"expected a summary of this job alone for outputs.keep, found that of {other!r} "
+                f"at {str(self.path)!r}: name another outputs.summary"
+            )
+        return None
 
     def running(self) -> None:
         """Write that the job runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from streammc.cli.jobs.job_stages import (
     Stage,
     StageResult,
     call_stage,
+    output_state,
     refuse_others,
     stage_faults,
     stage_settings,
@@ -36,6 +38,7 @@ from streammc.cli.jobs.named_outputs import (
     delete_older,
     name_faults,
     named_job,
+    named_paths,
     parse_date,
     sets_with,
 )
@@ -160,6 +163,8 @@ def run_stages(
     """
     missed = False
     texts: list[str] = []
+    if overwrite:
+        _refuse_irreplaceable(ctx, output, stages)
     for position, stage in enumerate(stages, 1):
         if stage.earlier and missed:
             continue
@@ -198,6 +203,8 @@ def run_stages(
         outcome = "made" if before is None else "kept" if before == now else changed
         seconds = round(time.monotonic() - began, 1)
         record.add({**entry, "outcome": outcome, "seconds": seconds})
+        if outcome != "kept" and not stage.earlier:
+            record.made.append(os.path.realpath(stage.output))
         if stage.earlier:
             missed = bool(result.exit_code)
             continue
@@ -207,6 +214,17 @@ def run_stages(
         if result.exit_code:
             return result.exit_code, texts
     return 0, texts
+
+
+def _refuse_irreplaceable(ctx: click.Context, output: Output, stages: list[Stage]) -> None:
+    """Raise IdentityError, before anything is replaced, for an output that cannot be."""
+    for stage in stages:
+        try:
+            if stage.name != "append":
+                output_state(ctx, output, stage)
+        except IdentityError as error:
+            if not error.overwrite:
+                raise
 
 
 def _refuse_settings(path: str, job: JobFile, stage: Stage, made: Built) -> None:
@@ -254,21 +272,31 @@ def carry_out(
         identity = job_id(job)
         output.context["job"] = identity
         before = record.begin(job, identity)
-        record.document["sets"] = sets_with(before, words)
+        record.document["sets"] = sets_with(before, {})
         if not all(os.path.lexists(stage.output) for stage in stages):
             for each in (*(stage.output for stage in stages), job.outputs.summary):
                 os.makedirs(os.path.dirname(os.path.abspath(each)), exist_ok=True)
             record.running()
-        code, texts = run_stages(
-            ctx, output, record, job, stages, made, overwrite=settings.overwrite
-        )
+        code = None
+        try:
+            code, texts = run_stages(
+                ctx, output, record, job, stages, made, overwrite=settings.overwrite
+            )
+        finally:
+            if written.paths() != job.outputs.paths() or job.source.append is not None:
+                with suppress(StreammcError):  # without a store there is no generation
+                    words = words | generation_words(job)
+                named = named_paths(written, words)
+                own = [path for path in record.made if path in named]
+                sets = sets_with(before, words, done=code == 0, made=own)
+                record.document["sets"] = sets
         earlier = earlier_generation(job, appended=True)
         if earlier is not None:
             record.document["earlier_generation"] = earlier
             output.warn(earlier_text(earlier))
-        record.document["sets"] = sets_with(before, words | generation_words(job))
-        if not code and written.keep is not None:
-            record.document["sets"], faults = delete_older(written, record.document["sets"])
+        if code == 0 and written.keep is not None:
+            present = map(os.path.realpath, job.outputs.paths().values())
+            record.document["sets"], faults = delete_older(written.keep, sets, words, present)
             for fault in faults:
                 output.warn(fault)
         stages_text = _stages_text(record.document["stages"])

@@ -3,8 +3,8 @@
 ``{date}`` in a path is the day for which the job runs. ``{hash}`` in an output is a digest of
 settings and inputs: the same job on the same tables has the same outputs, so that it goes on after
 a kill, and any other has others. The outputs of one start are a *set*. The summary lists the sets
-that this job file has made, and of these alone the oldest are deleted where ``keep`` says so; a
-path that holds no output of streammc is left.
+of this job file, each with the paths that it made, and of these alone the oldest are deleted where
+``keep`` says so; a path that holds no output of streammc is left.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import date
@@ -33,6 +33,8 @@ _WORD: Final = re.compile(r"\{\w*\}")
 _DIGITS: Final = 12
 """Hexadecimal digits of ``{hash}``."""
 
+Set = dict[str, Any]
+"""``words``, as below; ``done``, whether the job ended so; ``outputs``, the real paths it made."""
 Words = Mapping[str, str]
 """Word in the paths of outputs -> its text: what tells a set of outputs from others."""
 
@@ -142,40 +144,81 @@ def _spelled(path: str, words: Words) -> str:
     return path
 
 
-def sets_with(before: object, words: Words) -> list[dict[str, str]]:
-    """Return the sets that a job file has made, oldest first, with the present one last.
-
-    ``before`` is the list of its last summary, if that has one.
-    """
-    known = before if isinstance(before, list) else []
-    kept = [dict(each) for each in known if isinstance(each, dict) and each != words]
-    return [*kept, dict(words)] if words else kept
+def named_paths(written: Outputs, words: Words) -> set[str]:
+    """Return the real paths of the outputs of a set whose paths have words."""
+    paths = _with_words(written, words).paths()
+    return {os.path.realpath(p) for name, p in paths.items() if p != getattr(written, name)}
 
 
-def delete_older(
-    written: Outputs, sets: list[dict[str, str]]
-) -> tuple[list[dict[str, str]], list[str]]:
-    """Delete the oldest of some sets of outputs; return those that are left, and warnings.
+def sets_with(
+    before: object, words: Words, *, done: bool = False, made: Iterable[str] = ()
+) -> list[Set]:
+    """Return the sets that a job file has made, oldest first, with the present one.
 
     Parameters
     ----------
-    written
-        Outputs as the file has them, with ``keep``.
-    sets
-        As of :func:`sets_with`; the newest ``keep`` stay.
+    before
+        The list of the last summary; what is no set in it is left out.
+    words
+        Those of the present set; without any there is none.
+    done
+        Whether the job is done.
+    made
+        Real paths of outputs that were made just now.
     """
-    assert written.keep is not None
-    older, left, warnings = sets[: -written.keep], sets[-written.keep :], []
-    present = {Path(path) for path in _with_words(written, sets[-1]).paths().values()}
-    folders = {parent for path in present for parent in path.parents}
-    for words in reversed(older):
+    known = [dict(each) for each in before if _is_set(each)] if isinstance(before, list) else []
+    if words:
+        own = next((each for each in known if each["words"] == words), None)
+        if own is None:
+            own = {"words": dict(words), "done": False, "outputs": []}
+            known.append(own)
+        own["done"] = own["done"] or done
+        own["outputs"] = list(dict.fromkeys([*own["outputs"], *made]))
+    if all(DATE in each["words"] for each in known):  # also a day that was made up for
+        known.sort(key=lambda each: str(each["words"][DATE]))
+    return known
+
+
+def _is_set(each: object) -> bool:
+    """Return whether an entry of a summary is a set as this module writes it."""
+    if not isinstance(each, dict) or set(each) != {"words", "done", "outputs"}:
+        return False
+    words, outputs = each["words"], each["outputs"]
+    good = isinstance(words, dict) and isinstance(outputs, list) and isinstance(each["done"], bool)
+    return good and all(isinstance(path, str) for path in outputs) and set(words) <= set(_WORDS)
+
+
+def delete_older(
+    keep: int, sets: list[Set], words: Words, present: Iterable[str]
+) -> tuple[list[Set], list[str]]:
+    """Delete the oldest of some sets of outputs; return those that are left, and warnings.
+
+    The newest ``keep`` that are done stay, all after the first of them, and the present one.
+
+    Parameters
+    ----------
+    keep
+        As in the file.
+    sets
+        As of :func:`sets_with`.
+    words
+        Those of the present set.
+    present
+        Real paths of the outputs of the job.
+    """
+    done = [each for each in sets if each["done"]]
+    first = sets.index(done[-keep:][0]) if len(done) >= keep else 0
+    older = [each for each in sets[:first] if each["words"] != words]
+    left = [each for each in sets if each not in older]
+    stay = {Path(path) for each in left for path in each["outputs"]} | set(map(Path, present))
+    folders = {parent for path in stay for parent in path.parents}
+    warnings: list[str] = []
+    for each in older:
         faults = []
-        for name, path in _with_words(written, words).paths().items():
-            if Path(path) in present or _WORD.search(path) or path == getattr(written, name):
-                continue
+        for path in [Path(path) for path in each["outputs"] if Path(path) not in stay]:
             try:
-                fault = _delete(Path(path))
-                for parent in Path(path).parents:  # folders of this set alone, now empty
+                fault = _delete(path)
+                for parent in path.parents:  # folders of this set alone, now empty
                     if parent in folders or not parent.is_dir() or any(parent.iterdir()):
                         break
                     parent.rmdir()
@@ -183,12 +226,12 @@ def delete_older(
                 fault = one_line(str(error))
             if fault:
                 faults.append(
-                    f"expected to delete {path!r}, older than the {written.keep} sets of "
+                    f"expected to delete {str(path)!r}, older than the {keep} sets of "
                     f"outputs.keep, found {fault}: it is left"
                 )
+        warnings += faults
         if faults:
-            left.insert(0, words)
-            warnings += faults
+            left.insert(0, each)
     return left, warnings
 
 
@@ -200,10 +243,12 @@ def _delete(path: Path) -> str:
     from streammc.unfinished import remove
 
     receipt = path.with_name(f"{path.name}{RECEIPT}")
+    if os.path.realpath(path) != str(path):
+        return "a link where it was"
     if os.path.lexists(path):
         found = found_at(path)
         kind = None if found is None else found.kind
-        if kind not in (RUN, STORE, CONTROL_VARIATES, PREDICTIONS, FILE) or path.is_symlink():
+        if kind not in (RUN, STORE, CONTROL_VARIATES, PREDICTIONS, FILE):
             return "something else than an output of streammc"
         if kind == FILE and not receipt.is_file():
             return "a file without a receipt of streammc"

@@ -93,13 +93,9 @@ def coding_matrix(coding: str, n: int) -> Matrix:
         matrix = -np.triu(np.ones((n, n - 1)))
         matrix[np.arange(1, n), np.arange(n - 1)] = np.arange(1.0, n)
     else:
-        x, p, norms = np.arange(n, dtype=np.float64), np.ones((n, n)), [float(n)]
-        for k in range(1, n):
-            p[k] = (x - (x * p[k - 1] ** 2).sum() / norms[k - 1]) * p[k - 1]
-            if k > 1:
-                p[k] -= norms[k - 1] / norms[k - 2] * p[k - 2]
-            norms.append(float((p[k] ** 2).sum()))
-        matrix = (p[1:] / np.sqrt(norms[1:])[:, np.newaxis]).T
+        # Legendre polynomials: a recurrence is not orthogonal above 40 levels.
+        q, r = np.linalg.qr(np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n), n - 1))
+        matrix = (q * np.sign(np.diag(r)))[:, 1:]
     return matrix
 
 

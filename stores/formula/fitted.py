@@ -94,12 +94,12 @@ class Fields(NamedTuple):
     """Index of the field that is omitted beside an intercept."""
     names: tuple[str, ...] | None = None
     """Names of the others beside an intercept; ``None``: only formulaic knows them."""
-    contrasts: int = 0
+    contrasts: int | None = None
     """Number of columns of contrasts, which stand beside an intercept in place of all fields."""
 
     def places(self, reduced: bool) -> list[int]:
         """Return the indices of the fields, beside an intercept with ``reduced``."""
-        if reduced and self.contrasts:
+        if reduced and self.contrasts is not None:
             return [*range(self.size, self.size + self.contrasts)]
         return [i for i in range(self.size) if not (reduced and i == self.dropped)]
 

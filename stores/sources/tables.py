@@ -322,9 +322,12 @@ def memory_source(item: Any) -> Source:
     if not isinstance(item, Mapping) and (lazy := lazy_source(item)) is not None:
         return lazy
     wanted = ("__arrow_c_stream__", "__arrow_c_array__")
-    foreign = type(item).__module__.partition(".")[0] == "xarray"
-    if foreign or (
-        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
+    module = type(item).__module__.partition(".")[0]
+    series = module in ("pandas", "polars") and not hasattr(item, "columns")
+    if (
+        module == "xarray"
+        or series
+        or (not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted))
     ):
         raise ConfigError(
             f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "

@@ -192,11 +192,13 @@ def registered_model(described: Mapping[str, Any]) -> Model:
 DESIGN_KEYS: Final = (
     *("features", "intercept", "standardization", "formula"),
     *("response", "offset", "trials"),
+    # How the rows were made, so that another table, or the same one again, is read alike.
+    *("weight", "row_id", "dtype", "missing", "n_dropped", "shuffle_seed", "cells"),
 )
 
 
 def describe_design(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a data set that predictions depend on."""
+    """Return the attributes of a data set on which predictions depend, and how it was made."""
     return {key: attributes.get(key) for key in DESIGN_KEYS}
 
 

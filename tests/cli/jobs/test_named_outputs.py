@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ def stages_left(*options: str) -> int:
     return streammc("run", "job.toml", *options, "--quiet").out.count(" kept ")
 
 
+def days(found: dict[str, Any]) -> list[str]:
+    return [each["words"]["{date}"] for each in found["sets"]]
+
+
 def nights() -> list[str]:
     return sorted(each.name for each in Path("work").iterdir() if each.is_dir())
 
@@ -53,7 +58,11 @@ def test_every_night_has_outputs_of_its_own_and_the_oldest_go(folder: Path) -> N
     assert before == snapshot(folder)
     night(3)
     assert ["2026-01-02", "2026-01-03"] == nights()
-    assert ["2026-01-02", "2026-01-03"] == [each["{date}"] for each in night(3).json["sets"]]
+    assert ["2026-01-02", "2026-01-03"] == days(night(3).json)
+    made_up = night(1)  # a missed day is older than the others, but stays until the next night
+    assert ["2026-01-01", "2026-01-02", "2026-01-03"] == days(made_up.json) == nights()
+    night(4)
+    assert ["2026-01-03", "2026-01-04"] == nights()
     assert [] == list(Path("work").glob(".*"))
 
 
@@ -72,7 +81,7 @@ def test_what_is_not_an_output_of_this_job_is_left(folder: Path) -> None:
     done = night(4)
     assert "something else than an output of streammc: it is left" in done.err
     assert Path("work/2026-01-03/run/thesis.txt").exists()
-    assert ["2026-01-03", "2026-01-04"] == [each["{date}"] for each in done.json["sets"]]
+    assert ["2026-01-03", "2026-01-04"] == days(done.json)
     with RunDirectory.open("work/2026-01-04/run").lock():
         assert "locked by another process" in night(5).err
     assert Path("work/2026-01-04/run/zarr.json").exists()
@@ -151,3 +160,70 @@ def test_a_date_is_a_day(folder: Path) -> None:
     write_job(folder)
     done = streammc("check", "job.toml", "--date", "yesterday")
     assert (2, True) == (done.code, "expected a day such as 2026-01-31" in done.err), done.err
+
+
+def test_only_what_the_job_itself_made_is_deleted(folder: Path) -> None:
+    write_job(folder, "\nkeep = 1\n", **NIGHTLY)
+    text = Path("job.toml").read_text()
+    own = text.replace("work/summary.json", "other.json").replace("keep = 1", "keep = 9")
+    Path("other.toml").write_text(own)
+    assert 0 == streammc("run", "other.toml", "--date", "2026-01-01").code
+    night(1)  # keeps the store and the run that the other job has made
+    night(2)
+    assert ["2026-01-01", "2026-01-02"] == nights()
+    Path("elsewhere").mkdir()
+    os.rename("work/2026-01-02", "elsewhere/02")
+    Path("work/2026-01-02").symlink_to("../elsewhere/02")
+    assert "a link where it was: it is left" in night(3).err
+    assert Path("elsewhere/02/run/zarr.json").exists()
+    Path("job.toml").write_text(text.replace("work/{date}", "elsewhere/{date}"))
+    Path("elsewhere/2026-01-03").mkdir()
+    night(4)  # the edit changes what is made, not what was made
+    assert not Path("work/2026-01-03/run").exists()
+    assert Path("elsewhere/2026-01-03").exists()
+
+
+def test_nights_that_fail_do_not_count(folder: Path) -> None:
+    write_job(folder, "\nkeep = 1\n", **NIGHTLY)
+    night(1)
+    good = Path("flights.parquet").read_bytes()
+    Path("flights.parquet").write_bytes(good[:500])
+    for day in ("2026-01-02", "2026-01-03"):
+        assert 65 == streammc("run", "job.toml", "--date", day).code
+    assert Path("work/2026-01-01/run/zarr.json").exists()
+    Path("flights.parquet").write_bytes(good)
+    night(4)
+    assert not Path("work/2026-01-01/run").exists()
+
+
+@pytest.mark.parametrize(
+    "edit", [[{"{date}": 20260101}], [{"words": {"w": "../other"}, "done": True, "outputs": []}], 3]
+)
+def test_a_summary_that_was_edited_is_no_licence(folder: Path, edit: Any) -> None:
+    write_job(folder, "\nkeep = 1\n", **NIGHTLY)
+    night(1)
+    summary = json.loads(Path("work/summary.json").read_text())
+    Path("work/summary.json").write_text(json.dumps({**summary, "sets": edit}))
+    assert ["2026-01-02"] == days(night(2).json)
+    assert ["2026-01-01", "2026-01-02"] == nights()
+
+
+def test_a_summary_of_two_jobs_cannot_say_what_goes(folder: Path) -> None:
+    write_job(folder, "\nkeep = 1\n", **NIGHTLY)
+    Path("b.toml").write_text(Path("job.toml").read_text().replace("work/{date}", "b/{date}"))
+    night(1)
+    done = streammc("run", "b.toml", "--date", "2026-01-01")
+    assert (78, True) == (done.code, "a summary of this job alone" in done.err), done.err
+
+
+def test_nothing_is_replaced_where_a_later_output_cannot_be(folder: Path) -> None:
+    write_job(folder)
+    assert 0 == streammc("run", "job.toml").code
+    shutil.rmtree("work/predictions.zarr")
+    Path("work/predictions.zarr").mkdir()
+    Path("work/predictions.zarr/mine.txt").write_text("mine")
+    write_table(folder / "flights.parquet", seed=2)
+    before = snapshot(folder / "work" / "run")
+    refused = streammc("run", "job.toml", "--overwrite")
+    assert (65, True) == (refused.code, "expected predictions at" in refused.err), refused.err
+    assert before == snapshot(folder / "work" / "run")
