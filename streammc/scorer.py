@@ -1044,10 +1044,11 @@ def _unmasked(column: Any) -> Any:
     """Return a column whose masked values, if there are any, are missing ones."""
     if not isinstance(column, np.ma.MaskedArray):
         return column
-    none: dict[str, Any] = {"f": np.nan, "M": np.datetime64("NaT")}
+    missing: dict[str, Any] = {"f": np.nan, "M": np.datetime64("NaT")}
     kind = column.dtype.kind
-    values: Any = column if kind in none else np.ma.asarray(column, object)
-    return values.filled(none.get(kind))
+    values = np.array(column.data, None if kind in missing else object)
+    values[np.ma.getmaskarray(column)] = missing.get(kind)
+    return values
 
 
 def _numbers(column: Any, name: str, levels: set[str]) -> Vector:

@@ -129,12 +129,18 @@ def test_moments_with_a_zone_and_words_of_missing_values_are_levels(tmp_path):
 def test_masked_values_are_missing(fitted):
     found, new = scorer.load(fitted[2]), frame(40, 2)
     new["z"] = new["z"].clip(-0.99, 0.99)
-    expected = found.predict(new)["mean"]
     columns = {name: new[name].to_numpy() for name in new}
-    places = {"x": 1, "month": 3, "my day": 5, "origin": 7}
+    columns["e"] = np.ones(40, np.int64)
+    expected = found.predict(columns)["mean"]
+    places = {"x": 1, "month": 3, "my day": 5, "origin": 7, "e": 9}
+    masked = {
+        name: np.ma.masked_array(columns[name], np.arange(40) == place)
+        for name, place in places.items()
+    }
     for name, place in places.items():
-        columns[name] = np.ma.masked_array(columns[name], np.arange(40) == place)
-    means = found.predict(columns, invalid="nan")["mean"]
+        with pytest.raises(DataError, match=f"missing values in 1 row, first in row {place},"):
+            found.predict({**columns, name: masked[name]})
+    means = found.predict({**columns, **masked}, invalid="nan")["mean"]
     assert list(places.values()) == np.flatnonzero(np.isnan(means)).tolist()
     kept = ~np.isnan(means)
     np.testing.assert_array_equal(expected[kept], means[kept])
