@@ -184,6 +184,9 @@ PAIRS = {
     "slopes of all levels": ("year + g:year", "g:year"),
     "0 and 1, 7 and 10": ("b * year", "coded * late"),
     "a number or a factor": ("b + g", "C(b) + g"),
+    "sum contrasts": ("C(g)", "C(g, contr.sum)"),
+    "Helmert contrasts and slopes": ("g * year", "C(g, contr.helmert) * late"),
+    "contrasts of two factors": ("g * h", "C(g, contr.sum) * C(h, contr.poly)"),
     "other units": ("a + k", "I(a / 1000) + I(1000 * k)"),
 }  # fmt: skip
 FAMILIES = ("gaussian", "student-t", "logistic", "poisson", "gamma")

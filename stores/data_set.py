@@ -79,16 +79,25 @@ class RowTable:
         design = self._design()
         if design is None:
             return None
-        from streammc.stores.formula.fitted import is_factor
-        from streammc.stores.formula.parser import label
+        from streammc.stores.formula.bases import coding_matrix
+        from streammc.stores.formula.fitted import has_levels
+        from streammc.stores.formula.parser import coding_of, label
 
         sizes: dict[str, int] = {}
+        contrasts: dict[str, dict[str, Vector]] = {}
+        for node in design.terms.factors:
+            if has_levels(node, design.kinds):
+                n = sizes[label(node)] = len(design.states[label(node)]["levels"])
+                if (coded := coding_of(node)) is not None:  # contrast k is the field n + k
+                    contrasts[label(node)] = {
+                        f"{label(node)}[{n + k}]": values
+                        for k, values in enumerate(coding_matrix(coded, n).T)
+                    }
         terms: list[ColumnTerm] = []
         for column in design.columns:
             levels, numbers = [], []
             for node, at in column.fields:
-                if is_factor(node, design.kinds):
-                    sizes[label(node)] = len(design.states[label(node)]["levels"])
+                if at < sizes.get(label(node), 0):
                     levels.append((label(node), at))
                 else:
                     numbers.append(f"{label(node)}[{at}]")
@@ -98,7 +107,8 @@ class RowTable:
         moved = self.attributes.get("standardization") or {}
         q = len(terms)
         mean, scale = moved.get("mean", np.zeros(q)), moved.get("scale", np.ones(q))
-        return Coding(tuple(terms), sizes, np.asarray(mean, float), np.asarray(scale, float))
+        moves = np.asarray(mean, float), np.asarray(scale, float)
+        return Coding(tuple(terms), sizes, contrasts, *moves)
 
 
 def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:

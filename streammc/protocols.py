@@ -60,6 +60,11 @@ class Coding(NamedTuple):
     columns: tuple[ColumnTerm, ...]
     sizes: Mapping[str, int]
     """Number of levels of each factor."""
+    contrasts: Mapping[str, Mapping[str, Vector]]
+    """Of each factor in sum, Helmert or polynomial coding: name -> values at its n levels (n,).
+
+    The names, n - 1 of them, are among the numbers of the columns.
+    """
     mean: Vector
     """(q,) subtracted from the columns of the table."""
     scale: Vector

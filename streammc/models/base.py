@@ -664,7 +664,9 @@ class FactorModel(StatedModel):
             columns = tuple(
                 each for each, plain_column in zip(coding.columns, own, strict=True) if plain_column
             )
-            coding = Coding(columns, coding.sizes, coding.mean[own], coding.scale[own])
+            coding = coding._replace(
+                columns=columns, mean=coding.mean[own], scale=coding.scale[own]
+            )
         defaults = plain.default_priors(plain.labels(names), names, kept_rows, coding)
         prior = scale_prior(self.level(rows).unit)
         return [*defaults, {block.label: prior for block in self.factors}]

@@ -12,7 +12,8 @@ in other units leave the posterior of the function as it is. With ``u`` the unit
 - each level of a factor has an effect ``Normal(0, (2.5 u)^2)`` about the mean of the levels, so
   that contrasts with any reference have the covariance ``(2.5 u)^2 (I + 11')``. The cells of an
   interaction of factors are levels as well. Slopes that differ between levels have, at each level,
-  the covariance ``(2.5 u)^2 G^-1``, ``G`` the second moments of these numbers over all rows.
+  the covariance ``(2.5 u)^2 G^-1``, ``G`` the second moments of these numbers over all rows. Sum,
+  Helmert and polynomial contrasts express the same effects of levels.
 
 So a rare level may be as far off as a common one. These effects are more numbers than there are
 columns; the coefficients are linear in them, which gives their covariance. The width of 2.5 is that
@@ -42,6 +43,8 @@ _Cell: TypeAlias = frozenset[tuple[str, int]]
 """One level of each of some factors."""
 _Numbers: TypeAlias = tuple[str, ...]
 """Names of the numeric columns in a product of them, sorted; empty: the product is 1."""
+_Function: TypeAlias = tuple[_Cell, _Numbers]
+"""The function ``1[cell] x numbers`` of a row."""
 _Loading: TypeAlias = dict[int, float]
 """A function of a row as a combination of columns: column -> coefficient."""
 
@@ -170,7 +173,7 @@ def _numbers(rows: Rows, names: Sequence[str]) -> Coding:
     if constant is not None:
         value = float(rows.X[0, constant]) if len(rows.y) else 1.0
         terms[constant] = ColumnTerm((), (), value or 1.0)
-    return Coding(tuple(terms), {}, np.zeros(len(names)), np.ones(len(names)))
+    return Coding(tuple(terms), {}, {}, np.zeros(len(names)), np.ones(len(names)))
 
 
 def located(location: float, scale: float) -> FamilyPrior:
@@ -321,9 +324,20 @@ class _Columns:
         self._terms, self._sizes = list(coding.columns), dict(coding.sizes)
         # Column j of ``_terms`` by columns of the store, where it is not the store's column j.
         self._moved: dict[int, _Loading] = {}
+        self._factor_of = {
+            name: factor for factor, contrasts in coding.contrasts.items() for name in contrasts
+        }
+        # Indicators (n,) of the levels of a factor = (1, its n - 1 contrasts) @ weights (n, n).
+        self._weights = {
+            factor: np.linalg.inv(
+                np.column_stack([np.ones(coding.sizes[factor]), *contrasts.values()])
+            )
+            for factor, contrasts in coding.contrasts.items()
+        }
+        self._contrasts = coding.contrasts
         self._indicate_two_values()
-        # The functions ``1[cell] x numbers`` that are a column, up to a factor.
-        self._direct: dict[tuple[_Cell, _Numbers], _Loading] = {}
+        # The functions that are a column, up to a factor.
+        self._direct: dict[_Function, _Loading] = {}
         for j, term in enumerate(self._terms):
             key = frozenset(term.levels), term.numbers
             self._direct.setdefault(key, {j: 1.0 / term.times})
@@ -340,10 +354,12 @@ class _Columns:
         """
         numbers: dict[tuple[str, ...], set[_Numbers]] = defaultdict(set)
         for term in self._terms:
-            own = sorted({factor for factor, _ in term.levels})
+            coded = {self._factor_of[name] for name in term.numbers if name in self._factor_of}
+            own = sorted({factor for factor, _ in term.levels} | coded)
+            slopes = tuple(name for name in term.numbers if name not in self._factor_of)
             for size in range(len(own) + 1):  # effects of cells, and those that cells share
                 for some in combinations(own, size):
-                    numbers[some].add(term.numbers)
+                    numbers[some].add(slopes)
         if centred:
             numbers[()].discard(())
         q = len(self._terms)
@@ -359,7 +375,7 @@ class _Columns:
         cells = [frozenset(each) for each in product(*levels)]
         known, loadings = [], []
         for place, numbers in enumerate(basis):
-            own = self._each(cells, numbers, frozenset())
+            own = self._each([(cell, numbers) for cell in cells], frozenset())
             if own is not None:
                 known.append(place)
                 loadings += own
@@ -408,40 +424,62 @@ class _Columns:
         return total
 
     def _express(
-        self, cell: _Cell, numbers: _Numbers, above: frozenset[_Cell] = frozenset()
+        self, cell: _Cell, numbers: _Numbers, above: frozenset[_Function] = frozenset()
     ) -> _Loading | None:
         """Return the function ``1[cell] x numbers`` as a combination of columns, or ``None``.
 
-        A level without a column of its own is the whole without the other levels; the whole without
-        a column of its own is the sum of all levels. ``above`` are the cells whose expression has
-        led to this one: an expression by them would have no end.
+        A level without a column of its own is the whole without the other levels, or a weighted sum
+        of the whole and the contrasts of its factor. The whole without a column of its own is the
+        sum of all levels, and a contrast their weighted sum. ``above`` are the functions whose
+        expression has led to this one: an expression by them would have no end.
         """
         if (direct := self._direct.get((cell, numbers))) is not None:
             return direct
-        if cell in above:
+        if (cell, numbers) in above:
             return None
-        above = above | {cell}
+        above = above | {(cell, numbers)}
         for factor, at in sorted(cell):
-            rest = cell - {(factor, at)}
-            whole = self._express(rest, numbers, above)
-            others = [rest | {(factor, k)} for k in range(self._sizes[factor]) if k != at]
-            minus = self._each(others, numbers, above) if whole is not None else None
-            if whole is not None and minus is not None:
-                return _sum([whole, *({j: -v for j, v in each.items()} for each in minus)])
-        for factor in sorted(set(self._sizes) - {factor for factor, _ in cell}):
-            levels = [cell | {(factor, k)} for k in range(self._sizes[factor])]
-            if any((level, numbers) in self._direct for level in (levels[0], levels[-1])):
-                parts = self._each(levels, numbers, above)
-                if parts is not None:
-                    return _sum(parts)
+            rest, n = cell - {(factor, at)}, self._sizes[factor]
+            if factor in self._contrasts:
+                names = self._contrasts[factor]
+                parts = [(rest, tuple(sorted((*numbers, name)))) for name in names]
+                weights = self._weights[factor][:, at]
+            else:
+                parts = [(rest | {(factor, k)}, numbers) for k in range(n) if k != at]
+                weights = np.array([1.0] + [-1.0] * (n - 1))
+            found = self._weighted([(rest, numbers), *parts], weights, above)
+            if found is not None:
+                return found
+        others = sorted(set(self._sizes) - {factor for factor, _ in cell})
+        sums = [(factor, numbers, np.ones(self._sizes[factor])) for factor in others]
+        for name in numbers:
+            if (coded := self._factor_of.get(name)) is not None:
+                beside = tuple(each for each in numbers if each != name)
+                sums.append((coded, beside, self._contrasts[coded][name]))
+        for factor, beside, weights in sums:
+            levels = [(cell | {(factor, k)}, beside) for k in range(len(weights))]
+            if levels[0] in self._direct or levels[-1] in self._direct:
+                found = self._weighted(levels, weights, above)
+                if found is not None:
+                    return found
         return None
 
+    def _weighted(
+        self, functions: Sequence[_Function], weights: Vector, above: frozenset[_Function]
+    ) -> _Loading | None:
+        """Return a weighted sum of functions by columns; ``None`` if one cannot be expressed."""
+        parts = self._each(functions, above)
+        if parts is None:
+            return None
+        weighted = zip(weights.tolist(), parts, strict=True)
+        return _sum([{j: weight * v for j, v in part.items()} for weight, part in weighted])
+
     def _each(
-        self, cells: Sequence[_Cell], numbers: _Numbers, above: frozenset[_Cell]
+        self, functions: Sequence[_Function], above: frozenset[_Function]
     ) -> list[_Loading] | None:
-        """Return each ``1[cell] x numbers`` by columns; ``None`` if one cannot be expressed."""
+        """Return each function by columns; ``None`` if one cannot be expressed."""
         parts = []
-        for cell in cells:
+        for cell, numbers in functions:
             part = self._express(cell, numbers, above)
             if part is None:
                 return None
@@ -476,7 +514,7 @@ class _Columns:
         alone = {
             term.numbers[0]: j
             for j, term in enumerate(terms)
-            if not term.levels and len(term.numbers) == 1
+            if not term.levels and len(term.numbers) == 1 and term.numbers[0] not in self._factor_of
         }
         ones: dict[str, tuple[int, Vector]] = {}
         for name, j in alone.items():

@@ -42,11 +42,24 @@ CODINGS = {
     "slopes alone": ("year + g:year", "g:year"),
     "0 and 1": ("b * year", "coded * late"),
     "numbers or levels": ("b + g", "C(b) + g"),
+    "sum contrasts": ("g", "C(g, contr.sum)"),
+    "Helmert contrasts": ("g", "C(g, contr.helmert)"),
+    "polynomial contrasts": ("g", "C(g, contr.poly)"),
+    "contrasts and slopes": ("g * year", "C(g, contr.sum) * late"),
+    "contrasts of two factors": ("g * h", "C(g, contr.sum) * C(h, contr.poly)"),
+    "contrasts of one factor of two": ("g * h", "C(g, contr.helmert) * h"),
+    "contrasts without an intercept": ("0 + h + g", "0 + h + C(g, contr.sum)"),
+    "nested contrasts": ("g / h", "g / C(h, contr.sum)"),
+    "contrasts in cells": ("g:h", "C(g, contr.sum):C(h, contr.sum)"),
+    "contrasts in cells of three": (
+        "g:h:C(b)", "C(g, contr.sum):C(h, contr.helmert):C(b, contr.sum)"),
     "all of it": ("coded * g * year", "b * C(g, contr.treatment('c')) * late"),
-}
+}  # fmt: skip
 
 
-def prior_of(formula: str, standardize: bool) -> tuple[Rows, JointNormal]:
+def prior_of(
+    formula: str, standardize: bool, contrasts_known: bool = True
+) -> tuple[Rows, JointNormal]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a cell without rows
         store = from_table(
@@ -60,7 +73,10 @@ def prior_of(formula: str, standardize: bool) -> tuple[Rows, JointNormal]:
     rows = Rows(np.empty((N, store.n_features)), *(np.empty(N) for _ in range(3)))
     store.rows().gather(np.arange(N), 1, rows)
     labels = [f"beta[{name}]" for name in store.feature_names]
-    found = coefficients(labels, rows, store.feature_names, LEVEL, store.coding())
+    coding = store.coding()
+    if not contrasts_known:
+        coding = coding._replace(contrasts={})
+    found = coefficients(labels, rows, store.feature_names, LEVEL, coding)
     assert isinstance(found, JointNormal)
     return rows, found
 
@@ -91,6 +107,13 @@ def test_independent_priors_of_coefficients_depend_on_the_coding(name: str) -> N
         alone = np.diag(np.diag(prior.covariance))
         parts.append(of_function(rows, JointNormal(prior.labels, prior.location, alone)))
     assert np.abs(parts[0] - parts[1]).max() > 0.1 * parts[1].max()
+
+
+def test_contrasts_taken_as_numbers_make_another_prior() -> None:
+    expected = of_function(*prior_of("g", True))
+    for coding in ("sum", "helmert"):
+        taken = of_function(*prior_of(f"C(g, contr.{coding})", True, contrasts_known=False))
+        assert np.abs(taken - expected).max() > 0.1 * expected.max()
 
 
 def test_contrasts_of_a_factor_are_those_of_exchangeable_levels() -> None:
