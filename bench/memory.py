@@ -65,12 +65,12 @@ def tree_memory(pid: int) -> tuple[int, int]:
     return total["RssAnon"], total["VmRSS"]
 
 
-def measure(*arguments: str, command: str = COMMAND) -> Usage:
+def measure(*arguments: str, command: str | None = None) -> Usage:
     """Run ``streammc``, or another command, with ``arguments`` and watch its memory."""
     started = time.monotonic()
     anonymous = resident = 0
     with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as printed:
-        process = subprocess.Popen([command, *arguments], stdout=printed, stderr=errors)
+        process = subprocess.Popen([command or COMMAND, *arguments], stdout=printed, stderr=errors)
         while process.poll() is None:
             now = tree_memory(process.pid)
             anonymous, resident = max(anonymous, now[0]), max(resident, now[1])

@@ -123,6 +123,7 @@ class WorkerChains(Chains):
             control_variates=None,
             progress=None,
             interrupted=never,
+            on_draws=None,
             scheduler=None,
             attributes={},
             path=str(path),
