@@ -341,6 +341,8 @@ class _Columns:
         for j, term in enumerate(self._terms):
             key = frozenset(term.levels), term.numbers
             self._direct.setdefault(key, {j: 1.0 / term.times})
+        # Those that were expressed: without it, two factors of n levels each take time like 2^n.
+        self._known: dict[_Function, _Loading] = {}
 
     def constant(self) -> Vector | None:
         """Return the coefficients (q,) of the function 1; ``None`` if no combination is 1."""
@@ -435,9 +437,19 @@ class _Columns:
         """
         if (direct := self._direct.get((cell, numbers))) is not None:
             return direct
+        if (known := self._known.get((cell, numbers))) is not None:
+            return known
         if (cell, numbers) in above:
             return None
-        above = above | {(cell, numbers)}
+        found = self._composed(cell, numbers, above | {(cell, numbers)})
+        if found is not None:
+            self._known[cell, numbers] = found
+        return found
+
+    def _composed(
+        self, cell: _Cell, numbers: _Numbers, above: frozenset[_Function]
+    ) -> _Loading | None:
+        """Return the function ``1[cell] x numbers`` by others, see :meth:`_express`."""
         for factor, at in sorted(cell):
             rest, n = cell - {(factor, at)}, self._sizes[factor]
             if factor in self._contrasts:

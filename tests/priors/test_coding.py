@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from streammc import from_arrays, from_table
+from streammc import control_variates, from_arrays, from_table, models
 from streammc.priors.densities import JointNormal
 from streammc.priors.scaled import Level, coefficients
 from streammc.protocols import Rows
@@ -169,3 +169,14 @@ def test_columns_beyond_the_range_of_squares_get_priors_of_their_own() -> None:
     rows = Rows(X, np.zeros(N), np.zeros(N), np.ones(N))
     found = coefficients(names, rows, names, LEVEL, None)
     assert dict(found["huge"].settings)["scale"] == pytest.approx(2.5e-200 / x.std(), rel=0.005)
+
+
+@pytest.mark.timeout(60)  # 171 s for 5 x 3 x 2 levels, where every cell was expressed anew
+def test_factors_that_cross_take_no_time() -> None:
+    rng = np.random.default_rng(1)
+    table = {name: rng.choice(list("abcdef"), 4000) for name in "gkm"}
+    table["y"] = rng.integers(0, 2, 4000)
+    data = from_table(table, formula="y ~ g * k * m")
+    prior = control_variates.resolved(models.logistic(), data)
+    assert 6**3 == data.n_features
+    assert prior is not None
