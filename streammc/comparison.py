@@ -23,7 +23,7 @@ from streammc.control_variates.bound import PASS_OPTIONS, check_progress
 from streammc.diagnostics.cost import relative
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, IdentityError, SamplingWarning
-from streammc.frames import data_set
+from streammc.frames import data_set, positions_of
 from streammc.likelihood.temperature import temperature_of
 from streammc.likelihood.unit_words import unit_of_model
 from streammc.prediction.predict import model_of, opened_run, predict
@@ -111,17 +111,10 @@ def loo(
         )
     pointwise = scoring.pointwise(scored) if scored.sample.n <= MOST_EXACT else None
     positions = None
-    if pointwise is not None and scoring.unit == "row":
+    # A table is known by its own order, a data set by that of its rows.
+    if pointwise is not None and scoring.unit == "row" and rows_of_run is not table:
         positions = positions_of(rows_of_run)
     return _elpd_data(scored, scoring.unit, pointwise, positions)
-
-
-def positions_of(rows: Any) -> NDArray[Any] | None:
-    """Return the positions (n,) in the table of the rows of a data set; ``None`` if not known."""
-    if rows.attributes.get("row_id") or rows.attributes.get("cells"):
-        return None
-    ids: NDArray[Any] | None = rows.row_ids()
-    return ids if ids is not None and ids.dtype.kind in "iu" else None
 
 
 def _elpd_data(

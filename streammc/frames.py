@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeVar, cast
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from streammc.checks import posterior_predictive as replicating
 from streammc.checks import scoring
@@ -181,7 +182,23 @@ def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
         rows = data_set(opened, store, fitted=True)
     if rows is None or (raw and rows.fingerprint != opened.identity["store"]):
         rows = data_set(opened, store)  # other rows, on the scale of the run
-    return replicating.posterior_predictive(run, rows, **options)
+    tree = replicating.posterior_predictive(run, rows, **options)
+    positions = positions_of(rows) if raw else None
+    if positions is None:
+        return tree
+    groups = {name: node.to_dataset() for name, node in tree.children.items()}
+    for name, group in groups.items():
+        if "row" in group.dims:  # a table is known by its own order
+            groups[name] = group.assign_coords(row=positions[group["row"].values]).sortby("row")
+    return type(tree).from_dict(groups)
+
+
+def positions_of(rows: Any) -> NDArray[Any] | None:
+    """Return the positions (n,) in the table of the rows of a data set; ``None`` if not known."""
+    if rows.attributes.get("row_id") or rows.attributes.get("cells"):
+        return None
+    ids: NDArray[Any] | None = rows.row_ids()
+    return ids if ids is not None and ids.dtype.kind in "iu" else None
 
 
 @_with_help_of(predicting.predict)

@@ -183,12 +183,6 @@ def posterior_predictive(
         del arrays["log_likelihood"]
     if not own:
         arrays["predictions"] = arrays.pop("posterior_predictive")
-    ids: Any = table.row_ids() if store.address == "memory" and store is table else None
-    if ids is not None and ids.dtype.kind in "iu" and not table.attributes.get("row_id"):
-        at = ids[at]  # a table in memory is known by its own order
-        order = np.argsort(at)
-        at = at[order]
-        arrays = {name: values[..., order] for name, values in arrays.items()}
     return predictive_tree(opened, posterior.numbers, _variable(table), at, arrays)
 
 
