@@ -139,7 +139,7 @@ def posterior_predictive(
         times the weight of its row, where ``store`` is that of the run: ``arviz_stats.loo`` leaves
         a row out with all its weight, ``streammc.score`` one of the observations it counts. The
         variable has the name of the response, and ``row`` is the number of the row in the store,
-        from 0.
+        from 0; of a table, a frame or a file, its position there.
 
     Raises
     ------
