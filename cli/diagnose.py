@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,43 +100,22 @@ def diagnosis(path: str) -> dict[str, Any]:
         )
     # Not imported for a run that has its summary: the models and the passes.
     from streammc.cli.execute import store_of_run
-    from streammc.diagnostics.derived import derived, ratios
-    from streammc.diagnostics.summary import negative_signs, summarize_draws
     from streammc.likelihood.temperature import schedule_of
-    from streammc.models.table_scale import transform
-    from streammc.runs.record import REFERENCES, blocks_of_run, label_references
-    from streammc.runs.run_summary import mean_statistics, mixing_warnings, run_cost
+    from streammc.runs.run_summary import (
+        draw_statistics,
+        mean_statistics,
+        mixing_warnings,
+        run_cost,
+    )
     from streammc.runs.setup import load
 
-    theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.statistics("sign").get("sign"))
-    parameters = summarize_draws(theta, names, sign)
-    original, factors, compared = None, None, None
-    references = run.attributes.get(REFERENCES)
-    try:
+    dataset: Any = None
+    with suppress(MissingError, DataError):
         dataset = store_of_run(run)
-        blocks = blocks_of_run(run, dataset.feature_names)
-        moved, labels = transform(theta, names, dict(dataset.attributes), blocks)
-        original = summarize_draws(moved, labels, sign)
-        factors = ratios(
-            moved,
-            labels,
-            blocks,
-            dataset.feature_names,
-            sign,
-            formula=bool(dataset.attributes.get("formula")),
-            references=references,
-        )
-        compared = label_references(references, blocks, dataset.feature_names) or None
-    except (MissingError, DataError):
-        pass
+    statistics = draw_statistics(run, run.draws_matrix(), dataset)
     spent, setup = run_cost(run), load(run)
     return {
-        "parameters": parameters,
-        "parameters_original": original,
-        "derived": summarize_draws(*derived(theta, names, run.identity["model"]), sign) or None,
-        "ratios": factors,
-        "references": compared,
+        **statistics,
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
@@ -149,7 +129,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "cost": spent,
         "warnings": [
             _unfinished(run.committed_draws, run.draws),
-            *mixing_warnings(parameters, run.chains),
+            *mixing_warnings(statistics["parameters"], run.chains),
         ],
     }
 

@@ -32,6 +32,7 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
     and info; a page without the store lacks the description of the data, and comparisons.
     """
     from streammc.cli.diagnose import diagnosis, with_interval
+    from streammc.cli.inspect import model_text
     from streammc.cli.receipt import made_from, page_fingerprint, page_receipt, renewable, with_mark
     from streammc.cli.report import run_document
     from streammc.trace.run_directory import RunDirectory
@@ -64,7 +65,7 @@ def report(ctx: click.Context, settings: ReportSettings) -> None:
         run=opened,
         document=document,
         store=described,
-        model=model_words(opened),
+        model=model_text(opened.identity.get("model", {})) or "unknown",
         commands=commands(opened, described),
         versions=_versions(),
         predictions=shown,
@@ -189,13 +190,6 @@ def _predictions(run: RunDirectory, path: str) -> xr.Dataset:
             "give predictions of this run"
         )
     return found
-
-
-def model_words(run: RunDirectory) -> str:
-    """Return the model of a run in words, as ``info`` does."""
-    from streammc.cli.inspect import model_text
-
-    return model_text(run.identity.get("model", {})) or "unknown"
 
 
 def commands(run: RunDirectory, store: dict[str, Any] | None) -> list[str]:

@@ -13,13 +13,11 @@ from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.stopping import check_limits, missed_limits, missed_text
 from streammc.diagnostics.text import (
     AGAINST,
-    between,
-    compared_text,
-    factor_text,
+    BAND,
+    cell_text,
     interval_heading,
-    interval_names,
+    ratio_rows,
     reference_texts,
-    statistic_text,
 )
 from streammc.diagnostics.weights import Audit
 from streammc.likelihood.unit_words import unit_of_model
@@ -27,8 +25,6 @@ from streammc.samplers.common.sampler import TARGETS, Check
 from streammc.settings import INTERVAL
 from streammc.verdict import verdict
 
-BAND: Final = "band"
-"""Column of the interval, whose heading is its probability."""
 BRIEF: Final = ("mean", "sd", BAND, "ess_bulk", "r_hat")
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "median", BAND, "ess_bulk", "ess_tail", "r_hat")
 _SPARED: Final = ("mcse_mean", "ess_tail", "median", AGAINST, "sd", BAND)
@@ -166,14 +162,10 @@ def parameter_table(
     With ``references`` a column names the reference levels that a coefficient is against.
     Means and quantiles have as many digits as the error of the mean allows, at least four.
     """
-    against, ends = reference_texts(references, parameters), interval_names(interval)
+    against = reference_texts(references, parameters)
 
     def cell(name: str, label: str, entry: Mapping[str, float | None]) -> str:
-        if name == AGAINST:
-            return against.get(label, "")
-        names = ends if name == BAND else (name,)
-        texts = [statistic_text(each, entry.get(each), entry.get("mcse_mean")) for each in names]
-        return between(*texts) if name == BAND else texts[0]
+        return against.get(label, "") if name == AGAINST else cell_text(name, entry, interval)
 
     columns = [*([AGAINST] if against else []), *columns]
     for spared in ("", *(name for name in _SPARED if name in columns)):
@@ -196,18 +188,8 @@ def _terminal_width() -> int | None:
 
 def ratio_text(ratios: Mapping[str, Any], interval: float = INTERVAL) -> str:
     """Return the table of ratios: the factor between the two sides that each line names."""
-    low, high = interval_names(interval)
-    left_out = set(ratios.get("only_together", ()))
-    shown = {k: entry for k, entry in ratios["parameters"].items() if k not in left_out}
-    references, kind = ratios.get("references") or {}, str(ratios["kind"])
-    rows = [
-        [
-            compared_text(label, references.get(label, ())),
-            factor_text(entry.get("median")),
-            between(factor_text(entry.get(low)), factor_text(entry.get(high))),
-        ]
-        for label, entry in shown.items()
-    ]
+    left_out, kind = set(ratios.get("only_together", ())), str(ratios["kind"])
+    rows = ratio_rows(ratios, interval)
     headings = [kind, "median", interval_heading(interval)]
     lines = [table(headings, rows)] if rows else []
     if left_out:

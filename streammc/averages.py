@@ -39,6 +39,7 @@ from streammc.control_variates.full_pass.scenario_sums import (
     gather,
 )
 from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.diagnostics.text import interval_ends
 from streammc.errors import ConfigError, DataError
 from streammc.frames import data_set
 from streammc.likelihood.data_views import draw_subset
@@ -46,9 +47,9 @@ from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.effect_draws import draws_of_group
+from streammc.prediction.mean_responses import NormalRules, responses
 from streammc.prediction.predict import model_of, opened_run, require_predictable
 from streammc.prediction.prediction_request import GROUP_DRAWS, INTERVAL, PredictionRequest
-from streammc.prediction.predictive import NormalRules
 from streammc.prediction.predictors import (
     Coefficients,
     Draws,
@@ -56,7 +57,6 @@ from streammc.prediction.predictors import (
     load_draws,
     on_table,
     require_rows,
-    responses,
     standardization,
 )
 from streammc.prediction.row_effects import (
@@ -406,11 +406,8 @@ class MeanResponse:
         return eta
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """Columns of a table that are changed, all rows alike."""
-
-    changes: Mapping[str, Change]
+Scenario = Mapping[str, Change]
+"""Columns of a table that are changed, all rows alike."""
 
 
 class Sums(NamedTuple):
@@ -498,7 +495,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
             derivatives = np.empty((S, width, len(here)))
             means = np.empty((S, len(here)))
             for s, scenario in enumerate(self.scenarios):
-                columns, new, moved = self.columns.replaced(as_read, scenario.changes)
+                columns, new, moved = self.columns.replaced(as_read, scenario)
                 new = self.in_run(new, columns).T
                 eta_s = eta.copy()
                 eta_s[:n_linear] += beta[:, columns] @ (new - rows[:, columns].T)
@@ -544,7 +541,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
     def changed(self, X: Matrix, offset: Vector, scenario: Scenario) -> tuple[Matrix, Vector]:
         """Return rows ``X`` (k, q) and offsets of a scenario, as the table has them."""
         changed = np.array(X, np.float64)
-        places, values, moved = self.columns.replaced(changed, scenario.changes)
+        places, values, moved = self.columns.replaced(changed, scenario)
         changed[:, places] = values
         return changed, offset + moved
 
@@ -589,7 +586,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         return found
 
     def weight(self, X: Matrix, block: RowBlock) -> Vector:
-        """Return what each row (m,) counts as."""
+        """Return the weight of each row (m,)."""
         if self.weights is False:
             return np.ones(len(X))
         if self.weights is True:
@@ -718,7 +715,7 @@ class Contrast(NamedTuple):
     term: str
     contrast: str
     pair: tuple[int, int]
-    """Numbers of the two scenarios, the second of which is what is compared with."""
+    """Indices of the two scenarios: the changed one, then the reference."""
     compare: Comparison
 
 
@@ -896,10 +893,10 @@ def scenarios_of(
             f"expected a comparison among {', '.join(COMPARISONS)}, found {compare!r}: choose one"
         )
     columns.require(list(variables), changed=True)
-    scenarios, contrasts = [Scenario({})], list[Contrast]()
+    scenarios, contrasts = list[Scenario]([{}]), list[Contrast]()
 
     def add(name: str, change: Change) -> int:
-        scenarios.append(Scenario({name: change}))
+        scenarios.append({name: change})
         return len(scenarios) - 1
 
     comparison = COMPARISONS[compare]
@@ -929,7 +926,7 @@ def _moved_by(value: float, column: Vector) -> Vector:
 
 
 def _pairs(name: str, levels: list[Any], reference: Any, wanted: Any) -> list[tuple[int, int]]:
-    """Return the pairs of levels that are compared, the second with which."""
+    """Return pairs (level, reference level) of indices."""
     first, n = levels.index(reference), len(levels)
     if wanted in (None, "reference"):
         return [(level, first) for level in range(n) if level != first]
@@ -993,7 +990,7 @@ def slopes_of(
             )
         step = _DERIVATIVE * spread(name)
         for sign in (1.0, -1.0):
-            scenarios.append(Scenario({name: partial(_moved_by, sign * step)}))
+            scenarios.append({name: partial(_moved_by, sign * step)})
         pair = len(scenarios) - 2, len(scenarios) - 1
         contrasts.append(Contrast(name, "dY/dX", pair, _difference(2.0 * step)))
     return scenarios, contrasts
@@ -1281,7 +1278,9 @@ def table_of_answers(
     """Return the answers of a run for a table, a row each; see :func:`comparisons`."""
     run = opened_run(call.run)
     model = model_of(run, call.model)
-    table = _table(run, call)
+    weight = None if call.weights is True else call.weights
+    known = call.groups == KNOWN
+    table = data_set(run, call.table, groups=known, weight=weight, sampled=False)
     require_predictable(model, PredictionRequest())
     if call.weights is False or call.by_row:
         require_rows(table, "count each once")
@@ -1380,8 +1379,7 @@ def _as_table(
     if not found:
         raise DataError("expected rows with a weight above 0, found none: choose other weights")
     draws = np.stack([each.draws for each in found])
-    ends = (1.0 - call.interval) / 2.0, (1.0 + call.interval) / 2.0
-    low, high = quantiles(draws, ends, weights)
+    low, high = quantiles(draws, interval_ends(call.interval), weights)
     centre = mean(draws, weights)
     spread = np.sqrt(mean((draws - centre[:, None]) ** 2, weights))
     fields: dict[str, Any] = {
@@ -1434,13 +1432,6 @@ def _weights(call: AverageCall, columns: Columns, table: Dataset) -> bool | str:
     return name
 
 
-def _table(run: RunDirectory, call: AverageCall) -> Dataset:
-    """Return the rows that are asked about: a data set, or a table in the columns of the run."""
-    weight = None if call.weights is True else call.weights
-    known = call.groups == KNOWN
-    return data_set(run, call.table, groups=known, weight=weight, sampled=False)
-
-
 @dataclass(frozen=True)
 class AverageOptions(PassOptions):
     """Options of all averages.
@@ -1460,8 +1451,8 @@ class AverageOptions(PassOptions):
         One row in place of all rows, or of each group of ``by``: means of numbers, most frequent
         levels. ``None``: the average over the rows.
     groups : {'new', 'known'}
-        Of a mixed model: new groups, or the groups that the run has seen, each row with that of
-        its label, and a draw of its effects at every draw. Then all rows are evaluated at each.
+        Of a mixed model: ``new`` averages over new groups; at ``known`` each row has posterior
+        draws of the effects of its own group, and every row is evaluated at every draw.
     weights : bool or column
         Whether a row counts as its weight, trials included; else every row counts once. A column
         of the table: a row counts as its value.
@@ -1505,16 +1496,13 @@ class AverageOptions(PassOptions):
             if value not in known:
                 words = " or ".join(repr(each) for each in known)
                 raise ConfigError(f"expected {words} as {name}, found {value!r}: choose one")
-        for name, other, given in (
-            ("by_row", "by", self.by_row and self.columns_by),
-            ("by_row", "at", self.by_row and self.at),
-            ("at", "groups", self.at and self.groups == KNOWN),
+        for name, other, given, why in (
+            ("by_row", "by", self.by_row and self.columns_by, "there is an answer for each row"),
+            ("by_row", "at", self.by_row and self.at, "a mean row is no row of the table"),
+            ("at", "groups", self.at and self.groups == KNOWN, "a mean row is of no known group"),
         ):
             if given:
-                raise ConfigError(
-                    f"expected {name} or {other}, found both: a mean row is no row of the table "
-                    "and of no group, and a row is its own group; leave one out"
-                )
+                raise ConfigError(f"expected {name} or {other}, found both: {why}; leave one out")
 
     @property
     def n_draws(self) -> int:
@@ -1665,4 +1653,8 @@ def predictions(call: PredictionsCall) -> Any:
     DataError
         If the run is unfinished.
     """
-    return table_of_answers(call, lambda *_: ([Scenario({})], [Contrast("", "", (0, 0), _ONE)]))
+
+    def made(*_: Any) -> tuple[list[Scenario], list[Contrast]]:
+        return [{}], [Contrast("", "", (0, 0), _ONE)]
+
+    return table_of_answers(call, made)

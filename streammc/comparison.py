@@ -197,11 +197,11 @@ def compare(
         If the runs are of other rows, or without ``loo`` of other models.
     """
     check_progress(progress)
+    if isinstance(runs, str | os.PathLike) or not runs:
+        raise ConfigError(f"expected several runs to compare, found {runs!r}: give a list of them")
     named = runs.items() if isinstance(runs, Mapping) else [(None, run) for run in runs]
     opened = [(name, opened_run(run)) for name, run in named]
     pairs = [(run.place if name is None else name, run) for name, run in opened]
-    if not pairs or isinstance(runs, str):
-        raise ConfigError(f"expected several runs to compare, found {runs!r}: give a list of them")
     if not loo:
         return costs(pairs)
     request = ScoreRequest(

@@ -145,10 +145,8 @@ def _is_table(path: str) -> bool:
     found = kinds.found_at(path)
     if found is not None:
         return found.kind in (kinds.FILE, kinds.FOLDER)
-    return (
-        is_pattern(path)
-        or re.search(r"\.(csv|tsv|txt|parquet|pq|feather|arrow)\b", path) is not None
-    )
+    named = re.search(r"\.(csv|tsv|txt|parquet|pq|feather|arrow)(\.(gz|bz2|zst|xz))?$", path)
+    return is_pattern(path) or named is not None
 
 
 def _with_help_of(other: Callable[..., Any]) -> Callable[[F], F]:

@@ -654,9 +654,11 @@ class Scorer:
             inner.name for node in factors if isinstance(inner := argument_of(node), Column)
         }
         self._covariance: Matrix | None = None
+        self._z = np.zeros((self._draws, 1))
         self._slope: tuple[int, float, float] | None = None
         if model["groups"] is not None:
             self._covariance = _unpacked(model["groups"]["covariance"], self._draws, 3)
+            self._z = _normal_quantiles(effect_levels(self._draws))
             slope = model["groups"]["slope"]
             if slope is not None:
                 place = [each.name for each in self._dense].index(slope[0])
@@ -744,7 +746,7 @@ class Scorer:
         ends = () if interval is None else request.ends
         names = ("mean", *(["sd"] if sd else []), *(request.names if ends else ()))
         out = {name: np.full(rows, np.nan) for name in names}
-        faults = _RowFaults(invalid == REFUSE)
+        faults = _RowFaults(rows, invalid == REFUSE)
         for name, column in columns.items():
             values = column.codes if isinstance(column, Codes) else column
             missing = np.isnan(values)
@@ -753,7 +755,7 @@ class Scorer:
 
         def score(start: int) -> None:
             keep = np.arange(start, min(start + _BLOCK, rows))
-            keep = keep[~faults.of(keep)]
+            keep = keep[~faults.bad[keep]]
             if len(keep):
                 self._score(columns, keep, (sd, ends), out, faults)
 
@@ -804,7 +806,7 @@ class Scorer:
             offset += finite(node, values, self._states, report)
         if faults.refused:
             return
-        step = max(_TILE_ENTRIES // (self._draws * self._nodes_of_effects), 16)
+        step = max(_TILE_ENTRIES // (self._draws * self._z.shape[1]), 16)
         found = {name: np.empty(len(keep)) for name in out}
         with np.errstate(over="ignore", invalid="ignore"):
             for low in range(0, len(keep), step):
@@ -817,11 +819,6 @@ class Scorer:
         report("undefined results", "mean", bad, found["mean"])
         for name, each in found.items():
             out[name][keep] = each
-
-    @property
-    def _nodes_of_effects(self) -> int:
-        """Number of predictors of a row and draw whose quantiles are taken."""
-        return 1 if self._covariance is None else effect_levels(self._draws).shape[1]
 
     def _tile(
         self,
@@ -854,9 +851,8 @@ class Scorer:
         found = self._moments(self._rules.means(eta, spread), sd)
         if not wanted:
             return found
-        z = _normal_quantiles(effect_levels(self._draws))
-        points = eta[0][..., None] + spread[..., None] * z
-        weights = None if self._weights is None else np.repeat(self._weights, z.shape[1])
+        points = eta[0][..., None] + spread[..., None] * self._z
+        weights = None if self._weights is None else np.repeat(self._weights, self._z.shape[1])
         ends = quantiles(points.reshape(m, -1), wanted, weights, overwrite=True)
         return [*found, *self._model.mean(ends.reshape(1, -1)).reshape(ends.shape)]
 
@@ -909,7 +905,9 @@ class _RowFaults:
         "undefined results": "finite numbers",
     }
 
-    def __init__(self, refuse: bool) -> None:
+    def __init__(self, n_rows: int, refuse: bool) -> None:
+        self.bad = np.zeros(n_rows, np.bool_)
+        """Which rows cannot be predicted."""
         self._refuse = refuse
         self._found: dict[tuple[str, str], list[tuple[Index, Any]]] = {}
         self._lock = Lock()
@@ -919,19 +917,9 @@ class _RowFaults:
         """Whether there is a row to refuse."""
         return self._refuse and bool(self._found)
 
-    @property
-    def bad(self) -> Index:
-        """Rows that cannot be predicted."""
-        found = [rows for each in self._found.values() for rows, _ in each]
-        return np.concatenate([np.empty(0, np.int64), *found])
-
-    def of(self, rows: Index) -> NDArray[np.bool_]:
-        """Return which of these rows are known to be bad."""
-        with self._lock:
-            return np.isin(rows, self.bad)
-
     def add(self, kind: str, name: str, rows: Index, example: Any) -> None:
         """Record rows with a fault in a column."""
+        self.bad[rows] = True
         with self._lock:
             self._found.setdefault((kind, name), []).append((rows, example))
 

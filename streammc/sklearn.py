@@ -22,6 +22,7 @@ except ImportError as error:
         f"expected scikit-learn 1.6 or later, found {error}: pip install 'streammc[sklearn]'"
     ) from error
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.scorer import LINKS, Scorer, column_names, of_run
 
@@ -34,21 +35,49 @@ _OF_PROBABILITIES: Final = ("logit", "probit")
 
 
 class _Regression(BaseEstimator):  # type: ignore[misc]
-    """Regression of a table; a subclass states the parameters, and how a response is coded."""
+    """Regression of a table; a subclass states the families, and how a response is coded.
 
-    formula: str | None
-    family: Any
-    prior: PriorOption | None
-    draws: int
-    warmup: int
-    chains: int
-    sampler: Any
-    random_state: Any
+    Parameters
+    ----------
+    formula
+        Right side of a formula, such as ``"distance + C(origin)"``; the columns of an array are
+        ``x0``, ``x1``, ... ``None``: a sum of all columns, those of text as factors.
+    prior
+        Prior of the coefficients, as of ``streammc.fit``; ``None``: it scales with the data.
+    draws, warmup, chains
+        Draws of each chain, iterations before them, and number of chains.
+    sampler
+        Name, or one of ``streammc.samplers``; ``None`` chooses.
+    random_state
+        Seed, as in scikit-learn.
+    """
+
     scorer_: Scorer
     _columns: list[str]
     """Names of the columns at fit."""
     _named: bool
-    """Whether they are names of the table, and not of the places in an array."""
+    """Whether X at fit had column names."""
+
+    def __init__(
+        self,
+        formula: str | None = None,
+        *,
+        family: Any = "gaussian",
+        prior: PriorOption | None = None,
+        draws: int = 500,
+        warmup: int = 500,
+        chains: int = 4,
+        sampler: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.formula = formula
+        self.family = family
+        self.prior = prior
+        self.draws = draws
+        self.warmup = warmup
+        self.chains = chains
+        self.sampler = sampler
+        self.random_state = random_state
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the run, whose files end with the process."""
@@ -130,32 +159,22 @@ class _Regression(BaseEstimator):  # type: ignore[misc]
         return self.scorer_.predict(table, interval=None, sd=sd)
 
 
+@documented()
 class BayesianRegressor(RegressorMixin, _Regression):  # type: ignore[misc]
     """Regression whose coefficients are sampled from their posterior.
 
     Parameters
     ----------
-    formula
-        Right side of a formula, such as ``"distance + C(origin)"``; the columns of an array are
-        ``x0``, ``x1``, ... ``None``: a sum of all columns, those of text as factors.
     family
         ``"gaussian"``, ``"student-t"``, ``"poisson"``, ``"negative-binomial"``, ``"gamma"`` or
         ``"exponential"``, or one of ``streammc.models`` with its options.
-    prior
-        Prior of the coefficients, as of ``streammc.fit``; ``None``: it scales with the data.
-    draws, warmup, chains
-        Draws of each chain, iterations before them, and number of chains.
-    sampler
-        Name, or one of ``streammc.samplers``; ``None`` chooses.
-    random_state
-        Seed, as in scikit-learn.
 
     Attributes
     ----------
     run_ : xarray.DataTree
         The draws, for ArviZ. It is not pickled.
     scorer_ : streammc.scorer.Scorer
-        What predicts.
+        Scorer of the fitted model, which ``predict`` uses.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -170,27 +189,6 @@ class BayesianRegressor(RegressorMixin, _Regression):  # type: ignore[misc]
     >>> bool(model.score(X, y) > 0.95)
     True
     """
-
-    def __init__(
-        self,
-        formula: str | None = None,
-        *,
-        family: Any = "gaussian",
-        prior: PriorOption | None = None,
-        draws: int = 500,
-        warmup: int = 500,
-        chains: int = 4,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.formula = formula
-        self.family = family
-        self.prior = prior
-        self.draws = draws
-        self.warmup = warmup
-        self.chains = chains
-        self.sampler = sampler
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
         """Sample the posterior.
@@ -215,25 +213,15 @@ class BayesianRegressor(RegressorMixin, _Regression):  # type: ignore[misc]
         return (found["mean"], found["sd"]) if return_std else found["mean"]
 
 
+@documented()
 class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc]
     """Classification of two classes, whose coefficients are sampled from their posterior.
 
     Parameters
     ----------
-    formula
-        Right side of a formula, such as ``"distance + C(origin)"``; the columns of an array are
-        ``x0``, ``x1``, ... ``None``: a sum of all columns, those of text as factors.
     family
         ``"logistic"``, ``"probit"`` or ``"network"``, or one of ``streammc.models`` with its
         options.
-    prior
-        Prior of the coefficients, as of ``streammc.fit``; ``None``: it scales with the data.
-    draws, warmup, chains
-        Draws of each chain, iterations before them, and number of chains.
-    sampler
-        Name, or one of ``streammc.samplers``; ``None`` chooses.
-    random_state
-        Seed, as in scikit-learn.
 
     Attributes
     ----------
@@ -242,7 +230,7 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc]
     run_ : xarray.DataTree
         The draws, for ArviZ. It is not pickled.
     scorer_ : streammc.scorer.Scorer
-        What predicts.
+        Scorer of the fitted model, which ``predict`` uses.
     n_features_in_, feature_names_in_
         As in scikit-learn.
     """
@@ -261,14 +249,16 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc]
         sampler: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.formula = formula
-        self.family = family
-        self.prior = prior
-        self.draws = draws
-        self.warmup = warmup
-        self.chains = chains
-        self.sampler = sampler
-        self.random_state = random_state
+        super().__init__(
+            formula,
+            family=family,
+            prior=prior,
+            draws=draws,
+            warmup=warmup,
+            chains=chains,
+            sampler=sampler,
+            random_state=random_state,
+        )
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: two classes only."""

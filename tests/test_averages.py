@@ -14,7 +14,7 @@ from mixed_runs import make_run
 import streammc
 from streammc import averages, models
 from streammc.errors import ConfigError, DataError
-from streammc.prediction.predictors import responses
+from streammc.prediction.mean_responses import responses
 
 N, DRAWS = 20_000, 200
 FORMULA = "y ~ x * C(g) + z + I(z ** 2) + C(k)"

@@ -161,10 +161,7 @@ def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
 
 def of_generation(job: JobFile, number: int) -> JobFile:
     """Return a job with the number of a generation in the paths of its outputs."""
-    paths: dict[str, Any] = {
-        name: path.replace(GENERATION, str(number)) for name, path in job.outputs.paths().items()
-    }
-    return replace(job, outputs=replace(job.outputs, **paths))
+    return replace(job, outputs=job.outputs.named({GENERATION: str(number)}))
 
 
 UNFINISHED: Final = "not finished"

@@ -196,6 +196,13 @@ class Outputs:
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: path for name, path in known.items() if isinstance(path, str)}
 
+    def named(self, words: Mapping[str, str]) -> Outputs:
+        """Return these outputs with words of their paths, such as ``{date}``, replaced."""
+        paths: dict[str, Any] = self.paths()
+        for word, text in words.items():
+            paths = {name: path.replace(word, text) for name, path in paths.items()}
+        return replace(self, **paths)
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobFile:

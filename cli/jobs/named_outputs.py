@@ -99,24 +99,21 @@ def name_faults(job: JobFile) -> Iterator[Problem]:
             yield Problem(f"outputs.{name}", text)
 
 
-def of_day(job: JobFile, day: str) -> JobFile:
-    """Return a job with a day, YYYY-MM-DD, in its paths."""
+def named_job(job: JobFile, day: str) -> tuple[JobFile, dict[str, str]]:
+    """Return a job with the words of its paths replaced, but for the generation; and these words.
 
-    def dated(path: str) -> str:
+    The day, YYYY-MM-DD, also stands in the paths of inputs.
+    """
+
+    def dated_path(path: str) -> str:
         return path.replace(DATE, day)
 
-    found: JobFile = with_paths(job, dated, dated)
-    return found
-
-
-def named_job(job: JobFile, day: str) -> tuple[JobFile, dict[str, str]]:
-    """Return a job of a day with its words replaced, but for the generation; and these words."""
     used = set(_WORD.findall(" ".join(job.outputs.paths().values())))
     words = {DATE: day} if DATE in used else {}
-    dated = of_day(job, day)
+    dated: JobFile = with_paths(job, dated_path, dated_path)
     if HASH in used:
         words[HASH] = _digest(dated)
-    return replace(dated, outputs=_with_words(dated.outputs, words)), words
+    return replace(dated, outputs=dated.outputs.named(words)), words
 
 
 def _digest(job: JobFile) -> str:
@@ -132,21 +129,9 @@ def _digest(job: JobFile) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _with_words(outputs: Outputs, words: Words) -> Outputs:
-    """Return outputs with words of their paths replaced."""
-    paths: dict[str, Any] = {n: _spelled(path, words) for n, path in outputs.paths().items()}
-    return replace(outputs, **paths)
-
-
-def _spelled(path: str, words: Words) -> str:
-    for word, text in words.items():
-        path = path.replace(word, text)
-    return path
-
-
 def named_paths(written: Outputs, words: Words) -> set[str]:
     """Return the real paths of the outputs of a set whose paths have words."""
-    paths = _with_words(written, words).paths()
+    paths = written.named(words).paths()
     return {os.path.realpath(p) for name, p in paths.items() if p != getattr(written, name)}
 
 

@@ -8,6 +8,7 @@ without the imports of formulaic and pandas.
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -80,6 +81,7 @@ def basis(node: Call, x: Vector, state: State) -> Matrix:
         return fields
 
 
+@lru_cache(maxsize=16)
 def coding_matrix(coding: str, n: int) -> Matrix:
     """Return the contrasts (n, n - 1) of the n levels of a factor, as R and formulaic have them.
 
@@ -96,6 +98,7 @@ def coding_matrix(coding: str, n: int) -> Matrix:
         # Legendre polynomials: a recurrence is not orthogonal above 40 levels.
         q, r = np.linalg.qr(np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, n), n - 1))
         matrix = (q * np.sign(np.diag(r)))[:, 1:]
+    matrix.setflags(write=False)
     return matrix
 
 

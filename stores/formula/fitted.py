@@ -404,13 +404,9 @@ class Design:
             node: fields(node, values, self.states, refused)
             for node in dict.fromkeys(node for column in columns for node, _ in column.fields)
         }
-        return np.stack(
-            [
-                column.scale
-                * np.prod([by_node[node][index] for node, index in column.fields], axis=0)
-                for column in columns
-            ]
-        )
+        out = np.empty((len(columns), next(iter(by_node.values())).shape[1]))
+        write_columns(columns, by_node, out)
+        return out
 
     def offset(self, values: Values, report: Report) -> Any:
         """Return the sum of the offsets, (m,) float64; 0.0 without any."""

@@ -69,7 +69,9 @@ ROWS: Final = 1000
 DRAWS: Final = 1000
 GROUP_DRAWS: Final = 200
 """Default number of draws of a mixed model, each with effects of every group."""
-_PART_ROWS, _PART_RESPONSES, *_PARTS_PRIOR = range(5)
+_PART_ROWS: Final = 0
+_PART_RESPONSES: Final = 1
+_PARTS_PRIOR: Final = (2, 3, 4)
 """Parts of the random stream of a check."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 AGAINST: Final = "against"
 """Heading of the reference levels in a table of coefficients."""
@@ -65,6 +65,32 @@ def interval_names(interval: float) -> tuple[str, str]:
 def interval_heading(interval: float) -> str:
     """Return the heading of a column of intervals, such as ``90 % interval``."""
     return f"{100.0 * interval:.6g} % interval"
+
+
+BAND: Final = "band"
+"""Column of a table of statistics with an interval."""
+
+
+def cell_text(column: str, entry: Mapping[str, float | None], interval: float) -> str:
+    """Return a statistic of a parameter as text; in the column ``BAND`` its interval."""
+    names = interval_names(interval) if column == BAND else (column,)
+    texts = [statistic_text(name, entry.get(name), entry.get("mcse_mean")) for name in names]
+    return between(*texts) if column == BAND else texts[0]
+
+
+def ratio_rows(ratios: Mapping[str, Any], interval: float) -> list[list[str]]:
+    """Return what is compared, median and interval of the ratios of columns that change alone."""
+    together, references = ratios.get("only_together", ()), ratios.get("references") or {}
+    low, high = interval_names(interval)
+    return [
+        [
+            compared_text(label, references.get(label, ())),
+            factor_text(entry.get("median")),
+            between(factor_text(entry.get(low)), factor_text(entry.get(high))),
+        ]
+        for label, entry in ratios["parameters"].items()
+        if label not in together
+    ]
 
 
 def between(low: str, high: str) -> str:

@@ -17,8 +17,9 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
+from streammc.prediction.mean_responses import NormalRules
 from streammc.prediction.prediction_request import BINS, INTEGRATE, PredictionRequest
-from streammc.prediction.predictive import GroupedPredictTask, NormalRules, PredictTask, Totals
+from streammc.prediction.predictive import GroupedPredictTask, PredictTask, Totals
 from streammc.prediction.predictors import load_draws
 from streammc.prediction.roc import calibration, curves, groups, is_binary, thresholds
 from streammc.prediction.row_effects import (

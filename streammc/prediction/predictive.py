@@ -32,8 +32,7 @@ from streammc.models.mixed.group_constants import (
 from streammc.models.mixed.group_effects import normal_densities
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
-from streammc.prediction.mean_responses import NormalRules as NormalRules
-from streammc.prediction.mean_responses import effect_levels, responses
+from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
 from streammc.prediction.predictors import Coefficients
 from streammc.prediction.roc import Covariate, Thresholds, add_bins, find_bins
 from streammc.prediction.row_effects import UNKNOWN, GroupPart, RowEffects, quantile_points

@@ -16,7 +16,6 @@ from streammc.errors import (
     RefusedError,
     StoreError,
 )
-from streammc.prediction.mean_responses import responses as responses
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.runs import record
 from streammc.runs.audit import thin

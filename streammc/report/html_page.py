@@ -22,14 +22,16 @@ from streammc import registry
 from streammc.diagnostics.summary import least_ess, least_size
 from streammc.diagnostics.text import (
     AGAINST,
+    BAND,
     between,
+    cell_text,
     compared_text,
     factor_text,
     interval_heading,
     interval_names,
     number,
+    ratio_rows,
     reference_texts,
-    statistic_text,
 )
 from streammc.diagnostics.weights import Audit, heavy_tailed
 from streammc.errors import AccessError, IdentityError, OutputError
@@ -380,7 +382,7 @@ COLUMNS: Final = {
     "mean": "mean",
     "sd": "sd",
     "median": "median",
-    "band": "",
+    BAND: "",
     "r_hat": "R-hat",
     "ess_bulk": "ESS bulk",
     "ess_tail": "ESS tail",
@@ -417,18 +419,12 @@ def statistics_table(
 
     These are the reference levels of coefficients and, behind the numbers, ``units``.
     """
-    against, ends = reference_texts(references, statistics), interval_names(interval)
-
-    def cell(name: str, entry: Mapping[str, float | None]) -> str:
-        names = ends if name == "band" else (name,)
-        texts = [statistic_text(each, entry.get(each), entry.get("mcse_mean")) for each in names]
-        return between(*texts) if name == "band" else texts[0]
-
+    against = reference_texts(references, statistics)
     rows = [
         [
             label,
             *([against.get(label, "")] if against else []),
-            *(cell(name, entry) for name in COLUMNS),
+            *(cell_text(name, entry, interval) for name in COLUMNS),
             *([units.get(label, "")] if units else []),
         ]
         for label, entry in list(statistics.items())[:MOST_ROWS]
@@ -446,28 +442,18 @@ def statistics_table(
 
 def ratios_table(ratios: Mapping[str, Any], interval: float) -> Table | None:
     """Return the table of ratios; ``None`` if no column changes alone."""
-    together = set(ratios.get("only_together", ()))
-    shown = {k: v for k, v in ratios["parameters"].items() if k not in together}
-    if not shown:
+    together, kind = set(ratios.get("only_together", ())), str(ratios["kind"])
+    rows = ratio_rows(ratios, interval)
+    if not rows:
         return None
-    kind = str(ratios["kind"])
-    references, (low, high) = ratios.get("references") or {}, interval_names(interval)
-    rows = [
-        [
-            compared_text(label, references.get(label, ())),
-            factor_text(entry.get("median")),
-            between(factor_text(entry.get(low)), factor_text(entry.get(high))),
-        ]
-        for label, entry in list(shown.items())[:MOST_ROWS]
-    ]
     caption = f"{kind.capitalize()}s, all other columns as they are"
     if together:
-        caption += (
-            f"; {len(together)} columns of bases, interactions and terms that share a column "
-            "never change alone"
+        columns = "1 column" if len(together) == 1 else f"{len(together)} columns"
+        caption += f"; {columns} of bases, interactions and terms that share a column " + (
+            "never change alone" if len(together) > 1 else "never changes alone"
         )
     headings = (kind, "median", interval_heading(interval))
-    return Table(caption, headings, rows, max(len(shown) - MOST_ROWS, 0))
+    return Table(caption, headings, rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
 def units_of(

@@ -368,6 +368,45 @@ def _cells(dataset: Dataset) -> list[str]:
     return [f"the {cells['rows']:,} rows of the table are {dataset.table.n_rows:,} {what}"]
 
 
+def draw_statistics(
+    run: RunDirectory, theta: NDArray[np.float64], dataset: Dataset | None
+) -> dict[str, Any]:
+    """Return the statistics of the draws ``theta`` (chain, draw, d) of a run, as in its summary.
+
+    ``parameters``, on the scale of the store; ``parameters_original``, ``ratios`` and
+    ``references``, ``None`` without the data set; and ``derived``.
+    """
+    names, sign = list(run.labels), negative_signs(run.statistics("sign").get("sign"))
+    parameters = summarize_draws(theta, names, sign)
+    more = summarize_draws(*derived(theta, names, run.identity["model"]), sign)
+    found: dict[str, Any] = {
+        "parameters": parameters,
+        "parameters_original": None,
+        "derived": more or None,
+        "ratios": None,
+        "references": None,
+    }
+    if dataset is None:
+        return found
+    features, references = dataset.feature_names, run.attributes.get(REFERENCES)
+    blocks = blocks_of_run(run, features)
+    original, labels = transform(theta, names, dict(dataset.attributes), blocks)
+    same = original is theta
+    found["parameters_original"] = parameters if same else summarize_draws(original, labels, sign)
+    found["ratios"] = ratios(
+        original,
+        labels,
+        blocks,
+        features,
+        sign,
+        formula=bool(dataset.attributes.get("formula")),
+        together=dataset.only_together(),
+        references=references,
+    )
+    found["references"] = label_references(references, blocks, features) or None
+    return found
+
+
 def finish_report(
     run: RunDirectory,
     request: RunRequest,
@@ -383,30 +422,8 @@ def finish_report(
     dataset, model, sampler = request.dataset, request.model, setup.sampler
     # From the arrays: opening the run as a tree takes longer than all of this for a small table.
     theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.statistics("sign").get("sign"))
-    parameters = summarize_draws(theta, names, sign)
-    blocks = blocks_of_run(run, dataset.feature_names)
-    references = run.attributes.get(REFERENCES)
-    original, labels = transform(theta, names, dict(dataset.attributes), blocks)
-    more, more_names = derived(theta, names, run.identity["model"])
-    statistics: dict[str, Any] = {
-        "parameters": parameters,
-        "parameters_original": (
-            parameters if original is theta else summarize_draws(original, labels, sign)
-        ),
-        "derived": summarize_draws(more, more_names, sign) or None,
-        "ratios": ratios(
-            original,
-            labels,
-            blocks,
-            dataset.feature_names,
-            sign,
-            formula=bool(dataset.attributes.get("formula")),
-            together=dataset.only_together(),
-            references=references,
-        ),
-        "references": label_references(references, blocks, dataset.feature_names) or None,
-    }
+    statistics = draw_statistics(run, theta, dataset)
+    parameters = statistics["parameters"]
     if request.on_draws is not None:
         request.on_draws(statistics)
     verdict = None
@@ -423,7 +440,10 @@ def finish_report(
     if earlier and dataset.attributes.get("standardization") is not None:
         # Of a run that an earlier version began, whose group posterior is on the store's scale.
         features = dataset.attributes["features"]
-        run.add_group("posterior_original", as_variables(original, labels, features))
+        blocks = blocks_of_run(run, dataset.feature_names)
+        moved = transform(theta, names, dict(dataset.attributes), blocks)
+        run.add_group("posterior_original", as_variables(*moved, features))
+    more, more_names = derived(theta, names, run.identity["model"])
     if more_names:
         run.add_group("posterior_derived", as_variables(more, more_names, ()))
     tempering = _levels(run, team)

@@ -77,9 +77,8 @@ class TableScale:
     design: Mapping[str, Any]
     """``features`` and ``standardization`` of the store."""
     blocks: tuple[ScaleBlock, ...]
-    labels: tuple[str, ...]
-    """One label per parameter on the table's scale."""
     variables: tuple[Variable, ...]
+    """Those of the group ``posterior``."""
 
     def draws(self, theta: NDArray[np.float64], labels: Sequence[str]) -> NDArray[np.float64]:
         """Return draws (chain, draw, d), with a label each, on the table's scale."""
@@ -101,7 +100,7 @@ def table_scale(attributes: Mapping[str, Any], labels: Sequence[str]) -> TableSc
     blocks = blocks_from_description(described)
     nothing = np.empty((1, 0, len(labels)))
     names = transform(nothing, labels, design, blocks)[1]
-    return TableScale(design, blocks, tuple(names), _variables(names, tuple(design["features"])))
+    return TableScale(design, blocks, _variables(names, tuple(design["features"])))
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,9 @@ class Layout:
             if group == statistics:
                 arrays |= {f"{group}/{name}": np.asarray(stats[name]) for name in self.stats}
                 continue
-            of_table = self.table is not None and group != sampled
-            values = self.table.draws(theta, self.labels) if self.table and of_table else theta
+            values = theta
+            if self.table is not None and group != sampled:
+                values = self.table.draws(theta, self.labels)
             for variable in self.parameters(phase)[group]:
                 block = values[:, :, variable.columns]
                 arrays[f"{group}/{variable.name}"] = block if variable.dim else block[:, :, 0]

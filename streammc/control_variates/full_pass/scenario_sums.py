@@ -30,9 +30,10 @@ def gather(X: Any, rows: Any, out: Any) -> None:
 
 @jit(*[types.void(design, index_vector, vector, vector, vector) for design in _designs])
 def find_levels(X: Any, columns: Any, cuts: Any, levels: Any, out: Any) -> None:
-    """Write the level of each row of ``X`` (m, q) into ``out`` (m,), which has that of reference.
+    """Write the level of a factor in each row of ``X`` (m, q) into ``out`` (m,).
 
-    It is that of the first of ``columns`` (k,) whose value is above its cut.
+    It is that of the first of its indicators, ``columns`` (k,), above its cut. A row without
+    one keeps the reference level, which is in ``out`` already.
     """
     for i in range(X.shape[0]):
         for k in range(columns.shape[0]):
