@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 @contextmanager
 def without_overwrite() -> Iterator[None]:
-    """Leave the advice to use ``--overwrite``, which jobs do not have, out of errors."""
+    """Leave the advice to use ``--overwrite``, which ``check`` does not have, out of errors."""
     try:
         yield
     except ReplaceableError as error:
