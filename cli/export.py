@@ -19,10 +19,11 @@ class ExportSettings(OverwriteOption):
 
     run: str = argument("run")
     output: str = argument("path")
-    draws: int = setting(
-        200,
-        "Draws to keep, thinned from all chains. Where they do not fit in 1 MB, the file has the "
-        "mean and covariance of the coefficients.",
+    draws: int | None = setting(
+        None,
+        "Draws to keep, thinned from all chains; without it 200, or as many as fit in 1 MB. Where "
+        "a number that is given does not fit, the file has mean and covariance of the "
+        "coefficients.",
         minimum=2,
     )
 

@@ -6,8 +6,8 @@ Dask, xarray or pyarrow. Nothing of a file is executed: its expressions are read
 of formulas.
 
 Draws are on the table's scale, so that no standardisation is left: with the columns ``x_j`` of the
-formula a draw has the linear predictor ``eta = offset + b_0 + sum_j b_j x_j``. A model with too
-many columns for its draws has their mean and covariance instead, as a normal distribution.
+formula a draw has the linear predictor ``eta = offset + b_0 + sum_j b_j x_j``. Where the number of
+draws asked for does not fit, a file has mean and covariance of all, as a normal distribution.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ VERSION: Final = 1
 """Version of the format that this version of streammc writes; it reads all up to it."""
 MOST_BYTES: Final = 1_000_000
 """Size of a model file."""
+FEWEST: Final = 50
+"""Draws that a file has at least where no number was asked for."""
 DRAWN: Final = "draws"
 NORMAL: Final = "normal"
 REFUSE: Final = "refuse"
@@ -184,7 +186,7 @@ class Family:
 
 @documented()
 def export(
-    run: Any, path: str | os.PathLike[str], *, draws: int = DRAWS, overwrite: bool = False
+    run: Any, path: str | os.PathLike[str], *, draws: int | None = None, overwrite: bool = False
 ) -> dict[str, Any]:
     """Write a run as a model file, for :func:`load`.
 
@@ -195,8 +197,9 @@ def export(
     path
         JSON file to make.
     draws
-        Number of draws to keep, thinned from all chains together; at least 2. Where they do not
-        fit in 1 MB, the file has mean and covariance of all draws of the coefficients.
+        Number of draws to keep, thinned from all chains together; at least 2. ``None`` keeps 200,
+        or as many as fit in 1 MB, at least 50. Where a number that is given does not fit, the file
+        has mean and covariance of all draws of the coefficients.
     overwrite
         Replace a file at ``path``. Without it ``path`` must not exist.
 
@@ -215,13 +218,14 @@ def export(
     ModelError
         If the model has no mean response.
     RefusedError
-        If neither fits in 1 MB, or the mean sign of the draws is below 0.2.
+        If these do not fit in 1 MB, or the mean sign of the draws is below 0.2.
     StoreError
         If the model is one of your own, whose functions are not in a file.
     """
     from streammc.errors import IdentityError
 
-    opened, model = _opened(run, draws)
+    wanted = DRAWS if draws is None else draws
+    opened, model = _opened(run, wanted)
     if os.path.lexists(path):
         ours = is_model_file(path)
         if not (ours and overwrite):
@@ -229,19 +233,11 @@ def export(
                 f"expected nothing at {os.fspath(path)!r}, found a file: choose another path",
                 "; or replace it with --overwrite (in Python overwrite=True)" * ours,
             )
-    described = _described(opened, model, draws)
+    described = _described(opened, model, wanted)
     text = _document(described)
-    if len(text) > MOST_BYTES and described["groups"] is None:
-        smaller = _described(opened, model, None)
-        if smaller is not None:
-            described, text = smaller, _document(smaller)
     if len(text) > MOST_BYTES:
-        k = len(described["design"])
-        raise RefusedError(
-            f"expected a model of at most {MOST_BYTES:,} bytes, found {len(text):,} for {k} "
-            f"columns and {draws} draws: keep fewer draws (--draws, in Python draws=), or make a "
-            "model of fewer columns"
-        )
+        described = _smaller(opened, model, described, len(text), asked=draws is not None)
+        text = _document(described)
     replace_file(Path(path), text)
     posterior, groups = described["posterior"], described["groups"]
     return {
@@ -382,6 +378,34 @@ def _described(run: Any, model: Any, draws: int | None) -> Any:
         "posterior": kept,
         "groups": groups,
     }
+
+
+def _smaller(run: Any, model: Any, described: Any, size: int, *, asked: bool) -> Any:
+    """Return a model of at most :data:`MOST_BYTES` in place of one of ``size`` bytes.
+
+    It has mean and covariance if its number of draws was asked for, else as many draws as fit.
+    RefusedError if there is no room for these.
+    """
+    if asked and described["groups"] is None:
+        normal = _described(run, model, None)
+        if normal is not None and len(_document(normal)) <= MOST_BYTES:
+            return normal
+    fewest = _described(run, model, 2)
+    n, least = (each["posterior"]["draws"] for each in (described, fewest))
+    per_draw = (size - len(_document(fewest))) / max(n - least, 1)
+    # Sizes are linear in the draws, but for the last bytes of each array.
+    room = n - int((size - MOST_BYTES + 64) / per_draw) - 1 if n > least else 0
+    fitting = max(room, 0) // run.chains * run.chains
+    if not asked and fitting >= FEWEST:
+        return _described(run, model, fitting)
+    raise RefusedError(
+        f"expected a model of at most {MOST_BYTES:,} bytes"
+        + (f" with {FEWEST} draws or more" * (not asked))
+        + f", found {size:,} for {len(described['design'])} columns and {n} draws, and room for "
+        f"{fitting} draws: "
+        + f"ask for {fitting} (--draws {fitting}, in Python draws={fitting}), or " * (fitting > 1)
+        + "make a model of fewer columns"
+    )
 
 
 def _design_columns(design: Mapping[str, Any]) -> list[DesignColumn | None]:

@@ -82,8 +82,9 @@ def test_a_file_has_the_numbers_of_predict(fitted):
     found = scorer.load(path).predict(new, interval=0.8)
     for name in ("mean", "q10", "q90"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-11)
-    one = scorer.load(path).predict(new, interval=0.8, threads=1)
-    assert all(np.array_equal(one[name], found[name]) for name in found)
+    for threads in (1, 3):
+        other = scorer.load(path).predict(new, interval=0.8, threads=threads)
+        assert all(np.array_equal(other[name], found[name]) for name in found)
     with pytest.raises(AssertionError):  # the draws of another thinning
         other = streammc.predict(run, table, draws=40, interval=0.8)
         np.testing.assert_allclose(found["mean"], other["mean"], rtol=1e-11)
@@ -220,6 +221,7 @@ def test_many_columns_have_mean_and_covariance(tmp_path):
     data = streammc.from_arrays(X, rng.integers(0, 2, 500), feature_names=names)
     d = len(data.feature_names)
     draws = draws_near(np.linspace(-0.1, 0.1, d), 0.05, (4, 1000))
+    draws += 0.05 * rng.normal(size=(4, 1000, 1))  # correlations of a half
     run = make_run(tmp_path / "run", models.logistic(), data, draws)
     facts = streammc.export(run, tmp_path / "m.json", draws=300)
     assert ("normal", 4000) == (facts["kind"], facts["draws"])
@@ -231,14 +233,43 @@ def test_many_columns_have_mean_and_covariance(tmp_path):
     # Quantiles of 4,000 draws: a standard error of 0.033 sd, and none sd below 0.05 here.
     sd = (expected["q95"] - expected["q5"]).values / (2 * 1.645)
     assert np.abs(found["mean"][order] - expected["mean"]).max() < 4.5 * sd.max() / 4000**0.5
-    for end in ("q5", "q95"):
-        assert (np.abs(found[end][order] - expected[end].values) < 4.5 * 0.034 * sd + 1e-3).all()
-    with pytest.raises(RefusedError, match="at most 1,000,000 bytes"):
-        wide = streammc.from_arrays(rng.normal(size=(9, 700)), rng.integers(0, 2, 9))
-        theta = draws_near(np.zeros(len(wide.feature_names)), 0.05, (2, 200))
-        wide_run = make_run(tmp_path / "wide", models.logistic(), wide, theta)
-        streammc.export(wide_run, tmp_path / "wide.json", draws=300)
-    assert not (tmp_path / "wide.json").exists()
+    limits = {end: (expected[end].values, 4.5 * 0.034 * sd + 1e-3) for end in ("q5", "q95")}
+    for end, (quantile, bound) in limits.items():
+        assert (np.abs(found[end][order] - quantile) < bound).all()
+    whole = json.loads((tmp_path / "m.json").read_text())["model"]
+    lower = scorer._unpacked(whole["posterior"]["covariance"], -1)
+    places = np.tril_indices(len(whole["design"]) + 1)
+    lower[places[0] != places[1]] = 0.0
+    alone = whole["posterior"] | {"covariance": scorer._packed(lower)}
+    found = scorer.Scorer(whole | {"posterior": alone}).predict(table)
+    for end, (quantile, bound) in limits.items():
+        assert (np.abs(found[end][order] - quantile) > bound).mean() > 0.5
+
+
+def test_as_many_draws_are_kept_as_fit(tmp_path, monkeypatch):
+    rng = np.random.default_rng(5)
+    X, path = rng.normal(size=(9, 600)), tmp_path / "m.json"
+    data = streammc.from_arrays(X, rng.integers(0, 2, 9))
+    theta = draws_near(np.zeros(len(data.feature_names)), 0.05, (2, 150))
+    run = make_run(tmp_path / "run", models.logistic(), data, theta)
+    facts = streammc.export(run, path)
+    kept = facts["draws"]
+    assert "draws" == facts["kind"]
+    assert 50 <= kept < 200
+    assert kept == scorer.load(path).facts["draws"]
+    assert path.stat().st_size == facts["bytes"] <= scorer.MOST_BYTES
+    first = path.read_bytes()
+    streammc.export(run, path, draws=kept, overwrite=True)
+    assert first == path.read_bytes()
+    path.unlink()
+    # One more of both chains, whose mean and covariance do not fit either.
+    for asked in (kept + 2, 300):
+        with pytest.raises(RefusedError, match=rf"600 columns .* room for {kept} draws: ask for"):
+            streammc.export(run, path, draws=asked)
+    monkeypatch.setattr(scorer, "FEWEST", kept + 1)
+    with pytest.raises(RefusedError, match=rf"with {kept + 1} draws or more, .*--draws {kept}"):
+        streammc.export(run, path)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -336,6 +367,10 @@ def test_an_existing_file_is_left(fitted, tmp_path):
     with pytest.raises(IdentityError, match="expected nothing at"):
         streammc.export(fitted[0], tmp_path / "pipe", overwrite=True)
     streammc.export(fitted[0], tmp_path / "m.json", draws=10)
+    left = (tmp_path / "m.json").read_bytes()
+    with pytest.raises(IdentityError, match="or replace it with --overwrite"):
+        streammc.export(fitted[0], tmp_path / "m.json", draws=20)
+    assert left == (tmp_path / "m.json").read_bytes()
     streammc.export(fitted[0], tmp_path / "m.json", draws=20, overwrite=True)
     assert 20 == scorer.load(tmp_path / "m.json").facts["draws"]
 
