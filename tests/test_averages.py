@@ -245,8 +245,15 @@ def test_a_poor_expansion_gets_more_rows_or_a_warning(tmp_path, monkeypatch):
     (row,) = streammc.comparisons(run, data, {"x": 1}).to_pylist()
     assert 0.0 < row["error"] <= averages.ENOUGH
     monkeypatch.setattr(averages, "MOST_SAMPLED", 150)
-    with pytest.warns(UserWarning, match="from a sample of rows with a standard error of up to"):
-        streammc.comparisons(run, data, {"x": 1})
+    stated = "from a sample of rows with a standard error of up to"
+    with pytest.warns(UserWarning, match=stated):
+        one, two = streammc.comparisons(run, data, {"x": 1, "z": 1}).to_pylist()
+    tested = {"hypothesis": ["b1 = 0", "b1 - b2 = 0"]}
+    with pytest.warns(UserWarning, match=stated):
+        alone, both = streammc.comparisons(run, data, {"x": 1, "z": 1}, **tested).to_pylist()
+    assert alone["error"] == pytest.approx(one["error"], rel=1e-9)
+    most = sum(each["error"] * each["std_error"] for each in (one, two)) / both["std_error"]
+    assert 0.0 < both["error"] <= most * (1.0 + 1e-9)
 
 
 def test_a_table_beside_the_store_and_any_number_of_threads(tmp_path):
@@ -418,7 +425,6 @@ def test_hypotheses_are_of_rows_of_the_result_at_every_draw(tmp_path):
         assert row["above_zero"] == np.mean(own > 0)
         assert row["estimate"] == pytest.approx(own.mean())
         assert row["conf_high"] == pytest.approx(np.quantile(own, 0.75), abs=0.1 * own.std())
-        assert 0.0 <= row["error"] < 1.0
     assert not np.allclose(asked[0]["draws"], b2 - b1)
     for text, message in (
         ("b1 - b2", "expected one = between two sides"),
@@ -444,53 +450,67 @@ def test_a_result_is_the_kind_of_frame_that_was_given(tmp_path):
     assert found[0]["estimate"].tolist() == found[1]["estimate"].to_list()
 
 
+def standard(z):
+    """Whether numbers have mean 0 and mean square 1, within 4.5 standard errors."""
+    bound = 4.5 / np.sqrt(z.size)
+    return abs(z.mean()) < bound and abs((z**2).mean() - 1.0) < np.sqrt(2.0) * bound
+
+
+@pytest.mark.parametrize("effects", ["(1 | s)", "(1 + x | s)"])
 @pytest.mark.parametrize("family", ["logistic", "gaussian"])
-def test_known_groups_have_the_effects_of_their_rows(family, tmp_path):
-    """Against mean and variance over the effect of each group, given its rows, on a fine grid."""
+def test_known_groups_have_the_effects_of_their_rows(family, effects, tmp_path):
+    """Against mean and variance over the effects of each group, given its rows, on a fine grid."""
     rng = np.random.default_rng(5)
     table = frame(300)[["x", "g", "z"]]
     table["s"] = rng.choice(["p", "q", "r", "t"], 300)
     table["y"] = rng.integers(0, 2, 300)
     table = table.sort_values("s", kind="stable").reset_index(drop=True)
     data = streammc.from_table(
-        table, formula="y ~ x + g + (1 | s)", dtype="float64", path=tmp_path / "t.zarr"
+        table, formula=f"y ~ x + g + {effects}", dtype="float64", path=tmp_path / "t.zarr"
     )
     model = {"logistic": models.logistic, "gaussian": models.gaussian}[family]()
     q = data.n_features
-    centre = np.r_[-0.5, 0.3 * rng.normal(size=q - 1), [np.log(0.9)] * (family == "gaussian"), 0.0]
-    theta = centre + 0.1 * rng.normal(size=(2, 20, len(centre)))
+    slope, first = "x" in effects, q + (family == "gaussian")
+    of_effects = [0.0, np.log(0.2), 0.3] if slope else [0.0]
+    centre = np.r_[-0.5, 0.3 * rng.normal(size=q - 1), [np.log(0.9)] * (first - q), of_effects]
+    S = 20 if slope else 40
+    theta = centre + 0.1 * rng.normal(size=(2, S // 2, len(centre)))
     run = make_run(tmp_path / "run", model, data, theta)
     X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, table)])
     moved = np.concatenate(
         [part.X for part in streammc.stores.encode_rows(data.attributes, step(table.copy()))]
     )
-    y, nodes = table.y.to_numpy(), np.linspace(-8.0, 8.0, 2001)
-    exact = {name: np.empty((2, 2, 40)) for name in "pqrt"}
-    for k, one in enumerate(theta.reshape(40, -1)):
+    y, place = table.y.to_numpy(), list(data.feature_names).index("x")
+    axes = [np.linspace(-5.0, 5.0, 71)] * 2 if slope else [np.linspace(-8.0, 8.0, 2001)]
+    v = np.stack([each.ravel() for each in np.meshgrid(*axes)])  # standardised effects
+    exact = {name: np.empty((2, 2, S)) for name in "pqrt"}
+    before = {name: np.empty((2, S)) for name in exact}  # the means without the group's rows
+    for k, one in enumerate(theta.reshape(S, -1)):
+        u, of_x = np.exp(one[first]) * v[0], 0.0
+        if slope:
+            rho = np.tanh(one[first + 2])
+            of_x = np.exp(one[first + 1]) * (rho * v[0] + np.sqrt(1.0 - rho**2) * v[1])
+        prior = np.exp(-0.5 * (v**2).sum(axis=0))
         for name in exact:
             inside = (table.s == name).to_numpy()
-            eta = (X[inside] @ one[:q])[:, None] + nodes
-            log_density = -0.5 * (nodes / np.exp(one[-1])) ** 2
+            eta, eta_moved = (
+                (rows[inside] @ one[:q])[:, None] + u + rows[inside, place, None] * of_x
+                for rows in (X, moved)
+            )
             if family == "logistic":
-                log_density = log_density - np.log1p(
-                    np.exp(np.where(y[inside, None], -eta, eta))
-                ).sum(0)
+                log_density = -np.logaddexp(0.0, np.where(y[inside, None], -eta, eta)).sum(0)
+                eta, eta_moved = (1.0 / (1.0 + np.exp(-each)) for each in (eta, eta_moved))
             else:
-                log_density = log_density - 0.5 * (
-                    ((y[inside, None] - eta) / np.exp(one[q])) ** 2
-                ).sum(0)
-            share = np.exp(log_density - log_density.max())
-            share /= share.sum()
-            at_nodes = []
-            for rows in (X, moved):
-                mean = (rows[inside] @ one[:q])[:, None] + nodes
-                mean = 1.0 / (1.0 + np.exp(-mean)) if family == "logistic" else mean
-                at_nodes.append(mean.mean(axis=0))
-            for j, answer in enumerate((at_nodes[0], at_nodes[1] - at_nodes[0])):
-                first = answer @ share
-                exact[name][j, :, k] = first, np.sqrt(np.maximum((answer - first) ** 2 @ share, 0))
+                log_density = -0.5 * (((y[inside, None] - eta) / np.exp(one[q])) ** 2).sum(0)
+            share = prior * np.exp(log_density - log_density.max())
+            at_nodes = eta.mean(axis=0), (eta_moved - eta).mean(axis=0)
+            for j, answer in enumerate(at_nodes):
+                mean = answer @ share / share.sum()
+                variance = (answer - mean) ** 2 @ share / share.sum()
+                exact[name][j, :, k] = mean, np.sqrt(variance)
+                before[name][j, k] = answer @ prior / prior.sum()
     known = {"groups": "known", "keep_draws": True}
-    found = {name: np.empty((2, 40)) for name in exact}
+    found = {name: np.empty((2, S)) for name in exact}
     for name in exact:
         rows = table[table.s == name]
         found[name][0] = streammc.predictions(run, rows, **known)["draws"][0]
@@ -498,19 +518,23 @@ def test_known_groups_have_the_effects_of_their_rows(family, tmp_path):
     for j in range(2):
         mean, sd = (np.stack([exact[name][j, part] for name in exact]) for part in (0, 1))
         draws = np.stack([found[name][j] for name in exact])
-        if family == "gaussian" and j == 1:  # no effect of a group is in it
+        if family == "gaussian" and j == 1 and not slope:  # no effect of a group is in it
             assert np.allclose(draws, mean, rtol=1e-3)
             continue
-        z = (draws - mean) / sd
-        bound = 4.5 / np.sqrt(z.size)
-        assert abs(z.mean()) < bound
-        assert abs((z**2).mean() - 1.0) < np.sqrt(2.0) * bound
-        integrated = 0.0 * z  # answers without the spread of the effects
-        assert abs((integrated**2).mean() - 1.0) > np.sqrt(2.0) * bound
+        assert standard((draws - mean) / sd)
+        without_rows = np.stack([before[name][j] for name in exact])
+        assert not standard((without_rows - mean) / sd)
     counts = table.s.value_counts()
     (whole,) = streammc.predictions(run, data, **known).to_pylist()
     total = sum(found[name][0] * counts[name] for name in exact) / len(table)
     assert np.allclose(whole["draws"], total, rtol=1e-6)
+    of_rows = np.array(streammc.predictions(run, table, by_row=True, **known)["draws"].tolist())
+    weighted = streammc.predictions(run, table, by="g", weights="z", **known)
+    for level, draws in zip(weighted["g"], weighted["draws"], strict=True):
+        inside = (table.g == level).to_numpy()
+        own, weight = of_rows[inside], table.z[inside]
+        assert np.allclose(draws, weight @ own / weight.sum(), rtol=1e-5)
+        assert not np.allclose(draws, own.mean(axis=0), rtol=1e-3)
     (new,) = streammc.predictions(run, data, keep_draws=True).to_pylist()
     assert not np.allclose(new["draws"], total, rtol=1e-3)
     of_q = table[table.s == "q"]

@@ -103,7 +103,7 @@ def test_loo_of_replicated_rows(table, runs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pareto k
         found = azs.loo(tree)
-    assert found.elpd == pytest.approx(streammc.loo(runs["x"], table).elpd, abs=0.1)
+    assert found.elpd == pytest.approx(streammc.loo(runs["x"], table).elpd, abs=0.01)
 
 
 def frames(table):
@@ -160,7 +160,8 @@ def test_every_kind_of_frame_is_the_same_table_and_predictions_come_back_in_it(t
         np.testing.assert_allclose(plain["mean"], expected["mean"].values[order], rtol=1e-6)
         np.testing.assert_allclose(plain["eti90_lb"], expected["q5"].values[order], rtol=1e-6)
         seen.append(kind)
-    assert {"pandas", "pyarrow", "mapping"} <= {*seen}
+    assert ["pandas", "pyarrow", "mapping", "polars", "polars lazy", "duckdb", "dask"] == seen[:7]
+    assert ["ibis"] * (_installed("ibis") is not None) == seen[7:]
     index = as_pandas(streammc.predict(runs["x"], table.set_axis(np.arange(N) + 5))).index
     assert list(index[:2]) == [5, 6]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from streammc import control_variates, from_arrays, from_table, models
+from streammc.priors import scaled
 from streammc.priors.densities import JointNormal
 from streammc.priors.scaled import Level, coefficients
 from streammc.protocols import Rows
@@ -171,8 +173,17 @@ def test_columns_beyond_the_range_of_squares_get_priors_of_their_own() -> None:
     assert dict(found["huge"].settings)["scale"] == pytest.approx(2.5e-200 / x.std(), rel=0.005)
 
 
-@pytest.mark.timeout(60)  # 171 s for 5 x 3 x 2 levels, where every cell was expressed anew
-def test_factors_that_cross_take_no_time() -> None:
+def test_every_function_of_crossed_factors_is_expressed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    composed, calls = scaled._Columns._composed, []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments[1])
+        assert len(calls) <= 2 * 6**3, "functions are expressed again and again"
+        return composed(*arguments)
+
+    monkeypatch.setattr(scaled._Columns, "_composed", counted)
     rng = np.random.default_rng(1)
     table = {name: rng.choice(list("abcdef"), 4000) for name in "gkm"}
     table["y"] = rng.integers(0, 2, 4000)
@@ -180,3 +191,4 @@ def test_factors_that_cross_take_no_time() -> None:
     prior = control_variates.resolved(models.logistic(), data)
     assert 6**3 == data.n_features
     assert prior is not None
+    assert calls

@@ -12,6 +12,7 @@ import pytest
 from command_line import snapshot, streammc
 from job_tables import outcomes, write_job, write_table
 
+from streammc.stores import open_store
 from streammc.trace.run_directory import RunDirectory
 
 NIGHTLY = {"store": '"work/{date}/flights.zarr"', "run": '"work/{date}/run"', "predictions": ""}
@@ -64,6 +65,17 @@ def test_every_night_has_outputs_of_its_own_and_the_oldest_go(folder: Path) -> N
     night(4)
     assert ["2026-01-03", "2026-01-04"] == nights()
     assert [] == list(Path("work").glob(".*"))
+
+
+def test_the_table_of_the_day_is_taken(folder: Path) -> None:
+    write_job(folder, **NIGHTLY, files='["flights-{date}.parquet"]')
+    for day, rows in ((1, 400), (2, 500)):
+        write_table(folder / f"flights-2026-01-0{day}.parquet", rows)
+    night(2)
+    assert 500 == open_store("work/2026-01-02/flights.zarr").n_rows
+    done = streammc("run", "job.toml", "--date", "2026-01-03")
+    assert (66, True) == (done.code, "flights-2026-01-03.parquet" in done.err), done.err
+    assert ["2026-01-02"] == nights()
 
 
 def test_what_is_not_an_output_of_this_job_is_left(folder: Path) -> None:
