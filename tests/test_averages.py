@@ -463,7 +463,8 @@ def test_known_groups_have_the_effects_of_their_rows(family, effects, tmp_path):
     rng = np.random.default_rng(5)
     table = frame(300)[["x", "g", "z"]]
     table["s"] = rng.choice(["p", "q", "r", "t"], 300)
-    table["y"] = rng.integers(0, 2, 300)
+    lean = table.s.map({"p": -0.8, "q": -0.4, "r": 0.4, "t": 0.8}) * (table.x - 3.0)
+    table["y"] = (rng.logistic(size=300) < lean).astype(int)
     table = table.sort_values("s", kind="stable").reset_index(drop=True)
     data = streammc.from_table(
         table, formula=f"y ~ x + g + {effects}", dtype="float64", path=tmp_path / "t.zarr"
@@ -471,7 +472,7 @@ def test_known_groups_have_the_effects_of_their_rows(family, effects, tmp_path):
     model = {"logistic": models.logistic, "gaussian": models.gaussian}[family]()
     q = data.n_features
     slope, first = "x" in effects, q + (family == "gaussian")
-    of_effects = [0.0, np.log(0.2), 0.3] if slope else [0.0]
+    of_effects = [0.0, 0.0, 0.3] if slope else [0.0]
     centre = np.r_[-0.5, 0.3 * rng.normal(size=q - 1), [np.log(0.9)] * (first - q), of_effects]
     S = 20 if slope else 40
     theta = centre + 0.1 * rng.normal(size=(2, S // 2, len(centre)))
