@@ -189,7 +189,9 @@ class PredictSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
         "integrate", "Rows of groups that a mixed model has not seen.", key="predict"
     )
     trained_on: str | None = setting(
-        None, "The store of the run of a mixed model, if it has moved.", kind="store"
+        None,
+        "Of a mixed model: the store of its run, if it has moved, or the fitted table.",
+        kind="store",
     )
 
 
