@@ -20,7 +20,7 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.models import gaussian, gaussian_mean, logistic, negative_binomial, poisson, user
-from streammc.prediction import predictive, predictors, roc
+from streammc.prediction import mean_responses, predictive, roc
 from streammc.prediction.roc import is_binary
 from streammc.runs import record
 from streammc.stores import StoreWriter, from_arrays, open_store
@@ -152,7 +152,7 @@ def test_mean_responses_are_evaluated_once_and_for_few_draws_of_a_pilot(
     tmp_path, data, monkeypatch
 ):
     evaluated = []
-    responses = predictors.responses
+    responses = mean_responses.responses
 
     def count(model, eta):
         evaluated.append(eta[0].size)
