@@ -320,6 +320,8 @@ class Model(Protocol):
     multimodal: bool
     exchangeable: bool
     takes_trials: bool
+    takes_levels: bool
+    levels: int | None
     sufficient: str | None
     derivative_bounds: tuple[float, ...]
     """These traits have their meanings and defaults in ``models.base.StatedModel``."""

@@ -27,6 +27,7 @@ MODELS: Final[dict[str, str]] = {
     "logistic": "streammc.models.glm.bernoulli_logit:logistic",
     "negative-binomial": "streammc.models.glm.negative_binomial_log:negative_binomial",
     "network": "streammc.models.networks:network",
+    "ordinal": "streammc.models.glm.ordinal_logit:ordinal",
     "poisson": "streammc.models.glm.poisson_log:poisson",
     "probit": "streammc.models.glm.bernoulli_probit:probit",
     "student-t": "streammc.models.glm.student_t_identity:student_t",

@@ -135,12 +135,13 @@ def _probit(eta: Any) -> Any:
 
 
 MEANS: Final[dict[str, Callable[[Any], Any]]] = {
+    "cumulative logit": _logit,
     "identity": np.array,
     "log": np.exp,
     "logit": _logit,
     "probit": _probit,
 }
-"""Mean response by link, in a new array."""
+"""Mean response by link, in a new array; of categories P(y > k) by ``eta - c_k``."""
 LINKS: Final = {
     "binomial": "logit",
     "exponential": "log",
@@ -149,11 +150,14 @@ LINKS: Final = {
     "logistic": "logit",
     "negative-binomial": "log",
     "network": "logit",
+    "ordinal": "cumulative logit",
     "poisson": "log",
     "probit": "probit",
     "student-t": "identity",
 }
 """Link of each family with a mean response."""
+_WITH_SCALARS: Final = ("network", "ordinal")
+"""Families whose mean response depends on parameters without a column."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,11 @@ class Family:
                 activations, at = _logit(total), end + size
                 last = total[0]
         with np.errstate(over="ignore"):
-            found: Vector = MEANS[LINKS[self.name]](last)
+            chosen = MEANS[LINKS[self.name]]
+            found: Vector = chosen(last)
+            if self.name == "ordinal":  # the sum of P(y > k) over the cut points
+                for cut in np.cumsum(np.exp(eta[1:]), axis=0):
+                    found += chosen(last - cut)
         return found
 
 
@@ -317,7 +325,8 @@ def _described(run: Any, model: Any, draws: int | None) -> Any:
         }
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
     normal = draws is None
-    if normal and (weights is not None or regression.n_linear != 1):
+    scalars = regression.name in _WITH_SCALARS
+    if normal and (weights is not None or scalars):
         return None
     wanted = everything if normal else theta
     coefficients = predictors.on_table(regression, wanted, weights, design, plain)
@@ -330,7 +339,7 @@ def _described(run: Any, model: Any, draws: int | None) -> Any:
     slopes = coefficients.slopes[:, :, at]
     family = Family(
         regression.name,
-        regression.n_scalar if regression.name == "network" else 0,
+        regression.n_scalar if scalars else 0,
         tuple(getattr(regression, "hidden", ())),
     )
     _check_mean(regression, family)

@@ -132,6 +132,17 @@ def network_log_lik(y: mpf, *eta: mpf) -> mpf:
     return logistic_log_lik(y, bias + sum(w * h for w, h in zip(weights, units, strict=True)))
 
 
+def ordinal_log_lik(y: mpf, eta: mpf, *log_gaps: mpf) -> mpf:
+    cuts = [-eta]
+    for u in log_gaps:
+        cuts.append(cuts[-1] + mpmath.exp(u))
+    ends = [mpf(0), *(1 / (1 + mpmath.exp(-cut)) for cut in cuts), mpf(1)]
+    k = int(y)
+    if k == len(cuts):  # without the difference from 1
+        return -mpmath.log1p(mpmath.exp(cuts[-1]))
+    return mpmath.log(ends[k + 1] - ends[k])
+
+
 COUNTS = (0.0, 1.0, 3.0, 255.0, 256.0, 1e4, 1e9, 2.0**53)
 NOT_COUNTS = (-1.0, 0.5, np.nan, np.inf, -np.inf, 2.0**54)
 
@@ -181,6 +192,13 @@ FAMILIES = {
         bad=(2.0, -1.0, 0.5, np.nan, np.inf),
         options={"hidden": [2]},
         prior_scale=1.0,
+    ),
+    "ordinal": Family(
+        support=np.arange(4.0),
+        responses=(0.0, 1.0, 2.0, 3.0),
+        log_lik=ordinal_log_lik,
+        bad=(-1.0, 0.5, 4.0, np.nan, np.inf, -np.inf),
+        options={"levels": 4},
     ),
     "poisson": Family(
         support=np.arange(400.0),

@@ -152,7 +152,8 @@ def test_every_family_has_the_numbers_of_predict(tmp_path, family):
     rng = np.random.default_rng(4)
     table = {"y": np.ones(50), "a": rng.normal(size=50), "n": rng.normal(size=50)}
     data = from_table(table, response="y", features=["a"], offset="n", dtype="float64")
-    streammc.export(a_run(tmp_path / "run", data, family), tmp_path / "m.json")
+    more = {"levels": 4} if family == "ordinal" else {}
+    streammc.export(a_run(tmp_path / "run", data, family, **more), tmp_path / "m.json")
     expected = streammc.predict(tmp_path / "run", data)
     found = scorer.load(tmp_path / "m.json").predict(table)
     order = expected["row_id"].values

@@ -1,7 +1,7 @@
 """A data set and a model bound to each other, once, where a command or a public function begins.
 
-Bound are the units of the model, the temperature, the scales of default priors and the quadrature
-nodes: from rows in memory, or as recorded by a run.
+Bound are the units of the model, the temperature, the number of categories, the scales of default
+priors and the quadrature nodes: from rows in memory, or as recorded by a run.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def resolved(model: M, dataset: Dataset) -> M:
 
 
 def with_data(model: M, dataset: Dataset) -> M:
-    """Return a model of these units with the scales of its default priors, and its nodes."""
+    """Return a model of these units with the scales of its default priors, levels and nodes."""
     untyped: Any = model
     if untyped.joint is not None and counted_rows(dataset) > dataset.table.n_rows:
         raise ModelError(
@@ -183,6 +183,8 @@ def with_data(model: M, dataset: Dataset) -> M:
         )
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
+    if untyped.takes_levels:
+        model = untyped = with_levels(untyped, dataset.table)
     prior: Any = untyped.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     if isinstance(prior, ScaledPriors) or recorded:
@@ -199,14 +201,49 @@ def with_data(model: M, dataset: Dataset) -> M:
     return with_nodes(model, dataset)
 
 
+def with_levels(model: M, table: Dataset) -> M:
+    """Return a model of categories with as many as the rows have, where their number is open.
+
+    Of large tables a sample is looked at: the full pass refuses a row of a higher category. A model
+    of rows with an invalid response is returned unchanged, for the same reason.
+
+    Raises
+    ------
+    ModelError
+        If the rows are of one category, or all rows are known and a category never occurs.
+    """
+    untyped: Any = model
+    rows = draw_subset(table, _SUBSET_BYTES)
+    y = rows.y[rows.weight > 0.0]
+    if not len(y) or untyped.response_fault(y) is not None:
+        return model
+    count = np.bincount(y.astype(np.int64), minlength=untyped.levels or 0)
+    found, absent = np.flatnonzero(count), np.flatnonzero(count == 0)
+    if len(rows.y) == table.n_rows and len(found) == 1:
+        raise ModelError(
+            f"{untyped.name}: expected two categories or more in the column {table.response!r}, "
+            f"found {found[0]} alone: there is nothing to fit; choose another response"
+        )
+    if len(rows.y) == table.n_rows and len(absent):
+        raise ModelError(
+            f"{untyped.name}: expected each of the categories 0 to {len(count) - 1} in the column "
+            f"{table.response!r}, found none of {', '.join(map(str, absent))}: number those that "
+            "occur from 0, without gaps" + ", and leave levels out" * (untyped.levels is not None)
+        )
+    known = untyped.levels or max(len(count), 2)
+    return replace(untyped, levels=known)  # type: ignore[no-any-return]
+
+
 def as_recorded(model: M, described: Mapping[str, Any]) -> M:
-    """Return the model with scales of default priors, and quadrature nodes, as a run recorded them.
+    """Return the model with scales of default priors, levels and nodes, as a run recorded them.
 
     ``described`` is ``Model.describe()`` of the run. Priors of the model that are given by name
     stay. If the run has no scaled defaults, or names other priors, the model is returned unchanged.
     """
     model = as_found(model, described.get("nodes"))
     untyped: Any = model
+    if untyped.takes_levels and untyped.levels is None:
+        model = untyped = replace(untyped, levels=described.get("levels"))
     prior = untyped.prior
     if not isinstance(prior, ScaledPriors):
         return model

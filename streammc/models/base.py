@@ -322,6 +322,10 @@ class StatedModel(Shown, ABC):
     takes_trials: ClassVar[bool] = False
     """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
     :meth:`simulate_trials`."""
+    takes_levels: ClassVar[bool] = False
+    """Whether the response is the number of one of ``levels`` categories."""
+    levels: int | None = None
+    """Number of categories; ``None`` where it is open, and of a model without."""
     df: float | None = None
     """Fixed degrees of freedom of a heavy-tailed family."""
     nodes: int | None = None

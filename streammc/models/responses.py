@@ -34,6 +34,12 @@ def count_fault(y: Vector) -> tuple[Index, str] | None:
     return _fault(good, "whole numbers from 0 to 2**53")
 
 
+def category_fault(y: Vector, levels: int, note: str) -> tuple[Index, str] | None:
+    """Return where ``y`` is not a whole number from 0 to ``levels - 1``."""
+    good = (y >= 0.0) & (y <= levels - 1.0) & (np.floor(y) == y)
+    return _fault(good, f"whole numbers from 0 to {levels - 1} ({note})")
+
+
 def proportion_fault(y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is not in [0, 1]."""
     return _fault(

@@ -32,6 +32,8 @@ def place(name: str, scale: float, seed: int) -> Place:
     else:
         first = np.sign(scale - 1.0) * min(abs(np.log(scale)), 12.0) + rng.normal(size=ROWS)
         y = (rng.random(ROWS) < 0.5).astype(np.float64)
+        if name == "ordinal":
+            y = rng.integers(4, size=ROWS).astype(np.float64)
     others = [np.full(ROWS, np.log(scale))] if name in ("gaussian", "student-t") else []
     others += [rng.normal(size=ROWS) for _ in range(p - 1 - len(others))]
     return Place(np.array([first, *others]), y, np.zeros((0, ROWS)))
