@@ -19,10 +19,11 @@ from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.data_views import by_group, counted_rows, draw_subset, tempered
+from streammc.models.base import MOST_LEVELS
 from streammc.models.responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
-from streammc.protocols import Dataset, Matrix, Model
+from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock
 from streammc.registry import MODELS, SAMPLERS
 
 PASS_OPTIONS: Final = """
@@ -97,6 +98,8 @@ def _hint(kind: str, argument: object) -> str:
 
 M = TypeVar("M")
 
+_COUNTED: Final = dict[str, Index]()
+"""Rows of each category of a table, by its fingerprint."""
 _SUBSET_BYTES: Final = 2**24
 """Memory for the rows that set the scales: 65,536 rows of 29 columns."""
 
@@ -204,34 +207,55 @@ def with_data(model: M, dataset: Dataset) -> M:
 def with_levels(model: M, table: Dataset) -> M:
     """Return a model of categories with as many as the rows have, where their number is open.
 
-    Of large tables a sample is looked at: the full pass refuses a row of a higher category. A model
-    of rows with an invalid response is returned unchanged, for the same reason.
+    Of a large table a sample is looked at, and all rows where the sample misses a category. The
+    full pass refuses a row of a higher category, and any other invalid response: a model of such
+    rows is returned unchanged.
 
     Raises
     ------
     ModelError
-        If the rows are of one category, or all rows are known and a category never occurs.
+        If all rows are of one category, or a category never occurs.
     """
     untyped: Any = model
     rows = draw_subset(table, _SUBSET_BYTES)
     y = rows.y[rows.weight > 0.0]
     if not len(y) or untyped.response_fault(y) is not None:
         return model
-    count = np.bincount(y.astype(np.int64), minlength=untyped.levels or 0)
+    count = np.bincount(y.astype(np.int64), minlength=untyped.levels or 2)
+    if len(rows.y) < table.n_rows and not count.all():
+        if table.fingerprint not in _COUNTED:
+            _COUNTED[table.fingerprint] = table.reduce(_Categories())
+        every = _COUNTED[table.fingerprint]
+        highest = int(np.flatnonzero(every).max(initial=1))
+        count = every[: untyped.levels or highest + 1]
     found, absent = np.flatnonzero(count), np.flatnonzero(count == 0)
-    if len(rows.y) == table.n_rows and len(found) == 1:
+    if len(found) == 1:
         raise ModelError(
             f"{untyped.name}: expected two categories or more in the column {table.response!r}, "
             f"found {found[0]} alone: there is nothing to fit; choose another response"
         )
-    if len(rows.y) == table.n_rows and len(absent):
+    if len(absent):
         raise ModelError(
             f"{untyped.name}: expected each of the categories 0 to {len(count) - 1} in the column "
             f"{table.response!r}, found none of {', '.join(map(str, absent))}: number those that "
             "occur from 0, without gaps" + ", and leave levels out" * (untyped.levels is not None)
         )
-    known = untyped.levels or max(len(count), 2)
-    return replace(untyped, levels=known)  # type: ignore[no-any-return]
+    return replace(untyped, levels=untyped.levels or len(count))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class _Categories(PassTask[Index]):
+    """``PassTask`` that counts the rows (20,) of each category; others are left out."""
+
+    def map(self, block: RowBlock) -> Index:
+        """Count the rows of a block."""
+        y = block.y[block.weight > 0.0]
+        of_a_category = (y >= 0.0) & (y < MOST_LEVELS) & (np.floor(y) == y)
+        return np.bincount(y[of_a_category].astype(np.int64), minlength=MOST_LEVELS)
+
+    def combine(self, left: Index, right: Index) -> Index:
+        """Add the counts of two blocks."""
+        return left + right
 
 
 def as_recorded(model: M, described: Mapping[str, Any]) -> M:

@@ -703,6 +703,9 @@ class FactorModel(StatedModel):
 BETA: Final = predictor()
 
 
+MOST_LEVELS: Final = 20
+"""Most categories of a response: K have K - 1 predictors, and an expansion of K (K + 1) / 2 numbers
+a row."""
 MOST_PREDICTORS: Final = 256
 """A row's expansion is then 33,153 numbers, and the buffers of a chain 140 MB."""
 

@@ -64,3 +64,14 @@ def test_a_category_that_the_sample_misses_is_refused_by_the_pass() -> None:
     assert (4, 3) == (seen, with_data(ordinal(), table(y)).levels)
     with pytest.raises(ModelError, match=r"0 to 2 \(levels=3, unless another number is given\)"):
         streammc.control_variates(table(y), ordinal())
+
+
+def test_a_category_that_never_occurs_in_a_large_table_is_named() -> None:
+    y = np.arange(2.0 * SAMPLED) % 4
+    y[y == 2.0] = 3.0
+    with pytest.raises(ModelError, match=r"categories 0 to 3 .* found none of 2:"):
+        with_data(ordinal(), table(y))
+    y[-1] = 2.0  # one row, which the sample does not have
+    assert 4 == with_data(ordinal(), table(y)).levels
+    with pytest.raises(ModelError, match=r"categories 0 to 4 .* found none of 4:"):
+        with_data(ordinal(levels=5), table(y))

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
+from streammc.models.base import MOST_LEVELS, POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.bernoulli_logit import chances, logit_row
 from streammc.models.glm.least_squares import least_squares
 from streammc.models.responses import category_fault
@@ -34,8 +34,6 @@ from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import Level, logit_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
-MOST_LEVELS: Final = 20
-"""Most categories: the expansion of a row has 1 + K - 1 + K (K - 1) / 2 numbers."""
 _MOST: Final = 300.0
 """Log gaps are clipped to +-300, so that squares of gaps are finite."""
 _SMALL: Final = 0.3
