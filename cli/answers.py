@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -88,7 +90,7 @@ def comparisons(ctx: click.Context, settings: ComparisonsSettings) -> None:
     TABLE is a store, a file or a folder with the columns of the run RUN; without it, the store of
     the run. All rows keep their other values. Every variable is compared if none is named.
     """
-    named = [_variable(text) for text in settings.variables]
+    named = [_variable(text) for text in _listed(settings.variables)]
     variables = dict(named) or None
     if len(named) > len(variables or ()):
         raise ConfigError(
@@ -105,7 +107,7 @@ def slopes(ctx: click.Context, settings: SlopesSettings) -> None:
     TABLE is a store, a file or a folder with the columns of the run RUN; without it, the store of
     the run.
     """
-    _answer(ctx, settings, "slopes", variables=settings.variables or None)
+    _answer(ctx, settings, "slopes", variables=_listed(settings.variables) or None)
 
 
 @command("predictions", AverageSettings)
@@ -116,6 +118,11 @@ def predictions(ctx: click.Context, settings: AverageSettings) -> None:
     the run. Predictions of every row are made by streammc predict.
     """
     _answer(ctx, settings, "predictions")
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    """Return the parts between the commas of each text, but for those inside of brackets."""
+    return [part.strip() for text in texts for part in re.split(r",(?![^\[]*\])", text)]
 
 
 def _variable(text: str) -> tuple[str, Any]:

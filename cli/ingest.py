@@ -163,6 +163,7 @@ def ingest_receipt(settings: IngestSettings) -> Receipt:
         "codes_above",
         "compression",
         "missing",
+        "missing_as",
         "cells",
     ):
         if options[name] is None:

@@ -75,6 +75,7 @@ from streammc.stores.formula.expressions import Codes, Values, numbers
 from streammc.stores.formula.fitted import Design, is_factor, read_design, refused
 from streammc.stores.formula.parser import (
     ELEMENTWISE,
+    MISSING,
     Call,
     Column,
     Node,
@@ -85,6 +86,7 @@ from streammc.stores.formula.parser import (
     label,
     parse_expression,
     tokenize,
+    values_of,
     walk,
 )
 from streammc.stores.ingest.columns import INTERCEPT
@@ -196,6 +198,12 @@ class Columns:
                     f"expected a column of fixed effects, found {name!r} of (1 | {name}): its "
                     "effects are read from the run, not compared"
                 )
+        marks = [name for name in names if changed and self._beside_marks(name)]
+        if marks:
+            raise ConfigError(
+                f"expected a column in no interaction with {MISSING}(...), found {marks[0]!r}: "
+                "compare predictions of two tables"
+            )
         for name in self._needed(names) if changed else names:
             if name not in self.numbers and name not in self.levels:
                 raise ConfigError(
@@ -211,16 +219,27 @@ class Columns:
         needed = dict.fromkeys(names)
         for j in self.affected(names):
             for node, _ in self._columns[j - self._intercept].fields:
-                needed |= dict.fromkeys(columns_of(node))
+                needed |= dict.fromkeys(values_of(node))
         if self._moves_offset(names):
             for node in self.design.terms.offsets:
-                needed |= dict.fromkeys(columns_of(node))
+                needed |= dict.fromkeys(values_of(node))
         return list(needed)
+
+    def _beside_marks(self, name: str) -> bool:
+        """Return whether a column of the design has a column of the table and a missing()."""
+        if self.design is None:
+            return False
+        nodes = [
+            [node for node, _ in self._columns[j - self._intercept].fields]
+            for j in self.affected([name])
+        ]
+        parts = [part for each in nodes for node in each for part in walk(node)]
+        return any(isinstance(part, Call) and part.function == MISSING for part in parts)
 
     def _moves_offset(self, names: Sequence[str]) -> bool:
         """Return whether the formula has offsets of these columns."""
         offsets = () if self.design is None else self.design.terms.offsets
-        return any({*columns_of(node)} & {*names} for node in offsets)
+        return any({*values_of(node)} & {*names} for node in offsets)
 
     def has_threshold(self, name: str) -> bool:
         """Return whether the formula compares a column with a number, as ``I(x > 15)``."""
@@ -228,9 +247,7 @@ class Columns:
             return False
         nodes = [node for column in self._columns for node, _ in column.fields]
         return any(
-            isinstance(part, Operation)
-            and part.operator in _THRESHOLDS
-            and name in columns_of(part)
+            isinstance(part, Operation) and part.operator in _THRESHOLDS and name in values_of(part)
             for node in (*nodes, *self.design.terms.offsets)
             for part in walk(node)
         )
@@ -259,7 +276,7 @@ class Columns:
         return [
             j
             for j, column in enumerate(self._columns, self._intercept)
-            if any({*columns_of(node)} & {*names} for node, _ in column.fields)
+            if any({*values_of(node)} & {*names} for node, _ in column.fields)
         ]
 
     def values(self, X: Matrix, names: Sequence[str]) -> dict[str, Vector]:

@@ -29,7 +29,7 @@ from streammc.protocols import Dataset
 from streammc.runs.record import DESIGN_KEYS
 from streammc.stores.data_set import RowTable
 from streammc.stores.format.layout import ROW_GROUP
-from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in, ways_of
 from streammc.stores.ingest.ingestion import rows_of
 from streammc.stores.sources.frame_kinds import frame_of_kind, is_frame
 from streammc.stores.sources.input_files import is_pattern
@@ -131,6 +131,7 @@ def _options_of(design: Mapping[str, Any], formula: str) -> IngestOptions:
         row_id=design.get("row_id"),
         dtype=design.get("dtype") or "float32",
         missing=design.get("missing"),
+        missing_as=ways_of(design["formula"]),
         drop_missing=bool(design.get("n_dropped")),
         standardize=design.get("standardization") is not None,
         shuffle=seed is not False,

@@ -43,10 +43,19 @@ from streammc.numerics.process_limits import available_threads
 from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
 from streammc.prediction.prediction_request import DRAWS, INTEGRATE, INTERVAL, PredictionRequest
 from streammc.protocols import Index, Matrix, Vector
-from streammc.stores.formula.expressions import Codes, fields, finite, fitted_parts, level_index
+from streammc.stores.formula.expressions import (
+    Codes,
+    fields,
+    filled,
+    finite,
+    fitted_parts,
+    level_index,
+)
 from streammc.stores.formula.fitted import (
+    STAND_INS,
     DesignColumn,
     factor_node,
+    good_stand_in,
     good_state,
     has_levels,
     is_factor,
@@ -374,6 +383,7 @@ def _described(run: Any, model: Any, draws: int | None) -> Any:
         "run": run.digest(),
         "columns": {name: kinds.get(name, "number") for name in names},
         "states": {} if formula is None else formula["states"],
+        STAND_INS: {} if formula is None else formula.get(STAND_INS, {}),
         "design": [
             {
                 "name": column.name,
@@ -616,6 +626,12 @@ class Scorer:
         self._kinds: dict[str, str] = dict(model["columns"])
         self.columns = tuple(self._kinds)
         self._states: dict[str, Any] = dict(model["states"])
+        self._stand_ins: dict[str, Any] = {
+            name: state for name, state in model.get(STAND_INS, {}).items() if name in self._kinds
+        }
+        for name, state in self._stand_ins.items():
+            if not good_stand_in(state, self._kinds[name]):
+                raise ValueError(f"what stands for a missing value of {name!r}")
         self._design = [
             DesignColumn(
                 str(each["name"]),
@@ -774,7 +790,8 @@ class Scorer:
                 f"{self._described['groups']['column']!r} in it: predict with streammc.predict, or "
                 "as rows of new groups with new_groups='integrate'"
             )
-        columns = read_columns(table, self._kinds, self._level_columns)
+        read = read_columns(table, self._kinds, self._level_columns)
+        columns = {**filled(read, self._stand_ins)}
         rows = next((_length(each) for each in columns.values()), _rows_of(table))
         ends = () if interval is None else request.ends
         names = ("mean", *(["sd"] if sd else []), *(request.names if ends else ()))

@@ -6,11 +6,12 @@ Ingestion reads the design from :class:`FormulaBlocks`, which reads columns of t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +21,20 @@ from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix, Vector
 from streammc.stores.format.group_arrays import one_group
 from streammc.stores.formula.bases import BASES, State
-from streammc.stores.formula.expressions import Codes, Values, finite, fitted_parts
+from streammc.stores.formula.expressions import Codes, Values, filled, finite, fitted_parts
 from streammc.stores.formula.fitted import (
     FACTORS,
     Design,
     factor_node,
     has_levels,
     is_factor,
+    mark_of,
+    marked,
     read_design,
     remembering,
 )
 from streammc.stores.formula.parser import (
+    MISSING,
     Call,
     Column,
     Node,
@@ -58,9 +62,10 @@ from streammc.stores.ingest.coded_factors import (
 from streammc.stores.ingest.column_values import Coder, kind, number_order
 from streammc.stores.ingest.columns import Columns, check_types, require_column
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
-from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.ingest_options import INDICATOR, LEVEL, IngestOptions
 from streammc.stores.ingest.row_labels import IdColumn
 from streammc.stores.ingest.table_blocks import (
+    Moments,
     ReadRecord,
     Scan,
     Scanner,
@@ -119,6 +124,8 @@ class FormulaRows(TableBlocks):
             for name in names
             if self.kinds[name] == "category"
         }
+        self._stand_ins: dict[str, State] = {}
+        self._complete: list[int] | None = None
         super().__init__(
             table, [*names, *others], spool, coders, labels, orders, roles, fitted, watch
         )
@@ -135,22 +142,40 @@ class FormulaRows(TableBlocks):
         for start, raw in self.first(faults):
             missing = np.isnan(raw)
             for index, name in enumerate(self.names):
-                if not drop_missing:
+                if not drop_missing and (self._complete is None or index in self._complete):
                     spelled = name in self.coders and name in self.table.written
                     kind = "missing texts" if spelled else "missing values"
+                    kind = kind if self._complete is None else "missing values without a stand-in"
                     faults.add(kind, name, start, missing[index], raw[index])
                 faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
             yield start, raw
 
     def in_use(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
-        """Return the indices of the rows without missing values, and their values by column."""
-        keep = complete_rows(raw)
+        """Return the indices of the rows without missing values, and their values by column.
+
+        What stands for missing values is in their place.
+        """
+        keep = complete_rows(raw if self._complete is None else raw[self._complete])
         chosen = raw if keep.size == raw.shape[1] else raw[:, keep]
         values: dict[str, Vector | Codes] = {}
         for name, column in zip(self.names, chosen, strict=True):
             coder = self.coders.get(name)
             values[name] = column if coder is None else Codes(column, coder.values)
-        return keep, values
+        return keep, filled(values, self._stand_ins) if self._stand_ins else values
+
+    def allow_missing(self, names: Collection[str]) -> None:
+        """Keep rows with missing values in these columns."""
+        complete = [index for index, name in enumerate(self.names) if name not in names]
+        self._complete = complete if len(complete) < len(self.names) else None
+
+    def stand_in(self, name: str) -> Any:
+        """Return what stands for a missing value of a column; ``None`` if nothing does."""
+        return self._stand_ins.get(name, {}).get("value")
+
+    def fill_missing(self, stand_ins: Mapping[str, State]) -> None:
+        """Put these values in place of missing ones, and refuse those of all other columns."""
+        self._stand_ins = dict(stand_ins)
+        self.allow_missing(stand_ins)
 
     def check_text(self, nodes: Sequence[Node], response: Node | None) -> None:
         """Refuse text where numbers are needed, and comparisons of numbers with text.
@@ -224,6 +249,8 @@ class FormulaRows(TableBlocks):
                         "column as it is, or write dates into the table"
                     )
                 compared += 1
+            if isinstance(part, Call) and part.function == MISSING:
+                compared += part.argument.name in self.coders  # type: ignore[union-attr]
         columns = [part.name for part in walk(node) if isinstance(part, Column)]
         text = [name for name in columns if name in self.coders]
         if len(text) > compared and not (levels and isinstance(inner, Column)):
@@ -400,6 +427,81 @@ class EarlyScan:
         return replace(scan, n_dropped=self._seen - scan.n_rows, **chosen)
 
 
+class KnownValues:
+    """What stands for missing values, of the first pass over a table.
+
+    ``ways`` say for which columns: ``level`` for text whose levels are columns of the design,
+    ``indicator`` for numbers. Columns of the response, of offsets and of dates have to be known.
+    """
+
+    def __init__(self, terms: Terms, kinds: Mapping[str, str], ways: Collection[str]) -> None:
+        nodes = [part for node in terms.factors for part in walk(node)]
+        dates = [part for part in nodes if isinstance(part, Call) and part.function in DATES]
+        away = {
+            name for node in [*terms.offsets, terms.response, *dates] for name in columns_of(node)
+        }
+        levels = {
+            name for node in terms.factors if has_levels(node, kinds) for name in columns_of(node)
+        }
+        free = [name for name in terms.columns if name not in away]
+        self.texts = [name for name in free if kinds[name] == "text" and LEVEL in ways]
+        self._means = {
+            name: Moments(1)
+            for name in free
+            if kinds[name] in ("number", "boolean") and name not in levels and INDICATOR in ways
+        }
+        self._rows = dict.fromkeys([*self.texts, *self._means], 0)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns whose values may be missing."""
+        return list(self._rows)
+
+    def add(self, values: Values, counts: NDArray[np.int64] | None) -> None:
+        """Add rows; each is ``counts`` (m,) rows of the table, one with ``None``."""
+        for name in self._rows:
+            column = values[name]
+            gone = np.isnan(column.codes if isinstance(column, Codes) else column)
+            self._rows[name] += int(gone.sum() if counts is None else counts[gone].sum())
+            if not isinstance(column, Codes) and not gone.all():
+                known = column[~gone]
+                parts = [known] if counts is None else repeated(known, counts[~gone])
+                for part in parts:
+                    self._means[name].add(part[np.newaxis])
+
+    def finish(self, coders: Mapping[str, Coder]) -> dict[str, State]:
+        """Return what stands for the missing values of each column that has some.
+
+        Raises
+        ------
+        DataError
+            If a column has nothing but missing values, or already has the level for them.
+        """
+        found: dict[str, State] = {}
+        for name, rows in self._rows.items():
+            if not rows:
+                continue
+            if name in self.texts:
+                if _MISSING_LEVEL in coders[name].values:
+                    raise DataError(
+                        f"expected no value {_MISSING_LEVEL!r} in column {name!r}, whose missing "
+                        f"values become that level, found some: write these as missing values"
+                    )
+                coders[name].code(_MISSING_LEVEL)
+                found[name] = {"value": _MISSING_LEVEL, "rows": rows}
+                continue
+            if not self._means[name].count:
+                raise DataError(
+                    f"expected numbers in column {name!r}, whose mean stands for missing values, "
+                    f"found none: leave it out"
+                )
+            found[name] = {"value": float(self._means[name].finish()[0][0]), "rows": rows}
+        return found
+
+
+_MISSING_LEVEL: Final = "missing"
+
+
 def can_scan_early(terms: Terms, kinds: Mapping[str, str]) -> bool:
     """Return whether the columns of a formula beside lone factors of text have no fitted state."""
     parts = [*terms.offsets, terms.response]
@@ -494,16 +596,18 @@ class FormulaBlocks:
             fitted=known is not None,
             watch=watch,
         )
-        self.missing = self._rows.missing
         self._early: EarlyScan | None = None
-        early = fitted is None and not factors and not isinstance(table, CellTable)
+        self._known: KnownValues | None = None
+        plain = fitted is None and not factors and not options.missing_as
+        early = plain and not isinstance(table, CellTable)
         if early and can_scan_early(terms, self._rows.kinds):
             self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)
         levels = [factor_node(name) for name in factors]
         self._rows.check_text([*terms.factors, *levels, *terms.offsets, *own], terms.response)
         if known is None:
-            self.design = self._fit(terms, int(options.seed), factors)
+            self.design = self._fit(terms, options, factors)
         else:
+            self._rows.fill_missing(known.stand_ins)
             self._pass(True, [], {})
             self.design = known
             self._rows.check_kinds(self.design)
@@ -535,9 +639,15 @@ class FormulaBlocks:
             return None
         return self._early.finish(self.design, self.factors, levels)
 
+    @property
+    def missing(self) -> Counter[str]:
+        """Rows of the table with a missing value for which nothing stands, by column."""
+        filled = self.design.stand_ins
+        return Counter({name: n for name, n in self._rows.missing.items() if name not in filled})
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields that encode rows: none of the fit."""
-        return {**vars(self), "_progress": None, "_early": None}
+        return {**vars(self), "_progress": None, "_early": None, "_known": None}
 
     @property
     def raw_rows(self) -> int:
@@ -605,15 +715,34 @@ class FormulaBlocks:
         out[:, keep] = block
         return out
 
-    def _fit(self, terms: Terms, seed: int, factors: Sequence[str]) -> Design:
+    def _fit(self, terms: Terms, options: IngestOptions, factors: Sequence[str]) -> Design:
         """Return the formula fitted to the table: the states of all expressions that have one.
 
         In each pass over the table those are fitted whose inner expressions have their states; a
-        state may take several passes. ``seed`` is for states that are of a sample of the rows.
+        state may take several passes. What stands for missing values is of one more pass before,
+        and so are the terms ``missing(x)``.
         """
         states: dict[str, State] = {}
+        first, seed = True, int(options.seed)
+        stand_ins: dict[str, State] = {}
+        if options.missing_as:
+            stand_ins = self._missing(terms, options.missing_as)
+            first = False
+            more = [name for name in stand_ins if self._rows.kinds[name] != "text"]
+            added = [mark_of(name) for name in more if name not in marked(terms)]
+            terms = read_terms(" + ".join([terms.text, *added]))
+        for name in marked(terms):
+            if name not in stand_ins:
+                raise DataError(
+                    f"expected missing values in column {name!r}, which the formula marks by "
+                    f"missing({name}), found none that stay: "
+                    + (
+                        "leave it out"
+                        if options.missing_as
+                        else "give --missing-as indicator (in Python missing_as='indicator')"
+                    )
+                )
         nodes = remembering(terms, self._rows.kinds, factors)
-        first = True
         while first or len(states) < len(nodes):
             waiting = [node for node in nodes if label(node) not in states]
             ready = [node for node in waiting if not any(p in waiting for p in walk(node)[:-1])]
@@ -632,7 +761,16 @@ class FormulaBlocks:
         for factor in factors:
             if len(states[label(factor_node(factor))]["levels"]) < 2:
                 raise one_group(factor)
-        return Design(terms, self._rows.kinds, states, factors)
+        return Design(terms, self._rows.kinds, states, factors, stand_ins)
+
+    def _missing(self, terms: Terms, ways: Collection[str]) -> dict[str, State]:
+        """Read the table once; return what stands for missing values from then on."""
+        self._known = KnownValues(terms, self._rows.kinds, ways)
+        self._rows.allow_missing(self._known.columns)
+        self._pass(True, [], {})
+        stand_ins = self._known.finish(self._rows.coders)
+        self._rows.fill_missing(stand_ins)
+        return stand_ins
 
     def _pass(
         self, first: bool, running: list[tuple[Node, Fitter]], states: dict[str, State]
@@ -658,6 +796,9 @@ class FormulaBlocks:
                 else:
                     for part in repeated(found, counts[keep]):
                         fit.add(part)
+            if first and self._known is not None and not faults:
+                counts = rows.table.counted(start, start + raw.shape[1])
+                self._known.add(values, None if counts is None else counts[keep])
             if first and self._early is not None and not faults:
                 self._early.add(raw.shape[1], keep.size, values)
             self._progress(seen)
@@ -671,7 +812,8 @@ class FormulaBlocks:
             return fitter(node, seed)
         inner = argument_of(node)
         if isinstance(inner, Column) and inner.name in self._rows.coders:
-            return TextLevels(node, self._rows.coders[inner.name])
+            last = self._rows.stand_in(inner.name)
+            return TextLevels(node, self._rows.coders[inner.name], last)
         order = self._rows.orders.get(inner.name) if isinstance(inner, Column) else None
         return Distinct(node, self._is_boolean(inner), order)
 

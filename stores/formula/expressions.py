@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streammc.protocols import Index, Matrix, Vector
 from streammc.stores.formula.bases import BASES, State, basis, coding_matrix, extrapolation
 from streammc.stores.formula.parser import (
+    MISSING,
     Call,
     Column,
     Node,
@@ -72,6 +73,32 @@ Report = Callable[[str, str, NDArray[np.bool_], Any], None]
 """Called with the kind of fault, the column or term, the mask of bad rows, and their values."""
 
 
+def filled(values: Values, stand_ins: Mapping[str, State]) -> Values:
+    """Return values of columns with what stands for missing ones, and their ``missing(x)``.
+
+    ``stand_ins`` has the ``value`` for each column that may have missing ones: a number, or the
+    text of a level.
+    """
+    whole = dict(values)
+    for name, state in stand_ins.items():
+        column, value = values.get(name), state["value"]
+        if column is None:
+            continue
+        gone = np.isnan(column.codes if isinstance(column, Codes) else column)
+        if isinstance(column, Codes):
+            words = column.values if value in column.values else [*column.values, value]
+            whole[name] = Codes(np.where(gone, words.index(value), column.codes), words)
+        else:
+            whole[name] = np.where(gone, value, column)
+        whole[_mask(name)] = gone.astype(np.float64)
+    return whole
+
+
+def _mask(name: str) -> str:
+    """Return the key under which values have the missing ones of a column as 1."""
+    return f"{MISSING}({name})"
+
+
 def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
     """Return the values (m,) of a numeric expression, which may be infinite or NaN.
 
@@ -83,6 +110,13 @@ def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
         column = values[node.name]
         assert not isinstance(column, Codes)
         return column
+    if isinstance(node, Call) and node.function == MISSING:
+        assert isinstance(node.argument, Column)
+        gone, own = values.get(_mask(node.argument.name)), values[node.argument.name]
+        if gone is None:  # of a value that was set
+            gone = np.zeros_like(own.codes if isinstance(own, Codes) else own)
+        assert not isinstance(gone, Codes)
+        return gone
     if isinstance(node, Call) and node.function in DATES:
         assert isinstance(node.argument, Column)
         dates = values[node.argument.name]

@@ -27,6 +27,7 @@ from streammc.stores.formula.bases import BASES, State, as_matrix, transform
 from streammc.stores.formula.expressions import Report, Values, fields, finite, fitted_parts
 from streammc.stores.formula.parser import (
     MAX_COLUMNS,
+    MISSING,
     Call,
     Column,
     Node,
@@ -40,6 +41,7 @@ from streammc.stores.formula.parser import (
     read_nodes,
     read_terms,
     tokenize,
+    values_of,
     walk,
 )
 
@@ -247,6 +249,11 @@ KINDS: Final = ("number", "boolean", "text", "category")
 """Kinds of table columns; a category is a dictionary column whose levels are numbers."""
 FACTORS: Final = "factors"
 """Key of a stored formula: grouping columns whose levels are columns of the design."""
+STAND_INS: Final = "missing"
+"""Key of a stored formula: what stands for the missing values of columns that had some.
+
+By column: ``value``, the mean of the others or the text of a level, and the number of ``rows``.
+"""
 
 
 class Design:
@@ -263,8 +270,11 @@ class Design:
         kinds: Mapping[str, str],
         states: dict[str, State],
         factors: Sequence[str] = (),
+        stand_ins: Mapping[str, State] | None = None,
     ) -> None:
         self.terms = terms
+        self.stand_ins = dict(stand_ins or {})
+        """What stands for missing values; see ``STAND_INS``."""
         self.factors = tuple(factors)
         self.kinds = dict(kinds)
         self.states = states
@@ -310,7 +320,7 @@ class Design:
         """
         terms = {each.name: frozenset(node for node, _ in each.fields) for each in self.columns}
         sources = {
-            term: {name for node in term for name in columns_of(node)} for term in terms.values()
+            term: {name for node in term for name in values_of(node)} for term in terms.values()
         }
         times = Counter(name for names in sources.values() for name in names)
         return [
@@ -422,7 +432,8 @@ class Design:
     def document(self) -> dict[str, Any]:
         """Return the design as plain JSON, for :func:`read_design` to restore."""
         stated = {"text": self.terms.text, "columns": self.kinds, "states": self.states}
-        return stated | ({FACTORS: list(self.factors)} if self.factors else {})
+        stated |= {FACTORS: list(self.factors)} if self.factors else {}
+        return stated | ({STAND_INS: self.stand_ins} if self.stand_ins else {})
 
 
 def write_columns(
@@ -444,6 +455,7 @@ def read_design(document: object, where: str) -> Design:
     check_document(document, where)
     assert isinstance(document, dict)
     kinds, states, factors = document["columns"], document["states"], document.get(FACTORS, [])
+    stand_ins = document.get(STAND_INS, {})
     try:
         terms = read_terms(document["text"])
     except ConfigError as error:
@@ -454,15 +466,19 @@ def read_design(document: object, where: str) -> Design:
     for node in remembering(terms, kinds, factors):
         if not good_state(node, states.get(label(node))):
             raise _wrong(where, f"the state of {label(node)!r}", repr(states.get(label(node))))
+    for name in marked(terms):
+        if name not in stand_ins:
+            raise _wrong(where, f"what stands for a missing value of {name!r}", "nothing")
     try:
-        return Design(terms, kinds, states, factors)
+        return Design(terms, kinds, states, factors, stand_ins)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _wrong(where, "states that fit the formula", str(error)) from None
 
 
 def check_document(document: object, where: str) -> None:
     """Check that a stored formula is in the allow-list, and its states are plain values."""
-    if not isinstance(document, dict) or {*document} - {FACTORS} != {"text", "columns", "states"}:
+    optional = {FACTORS, STAND_INS}
+    if not isinstance(document, dict) or {*document} - optional != {"text", "columns", "states"}:
         raise _wrong(where, "text, columns and states", repr(document))
     try:
         nodes = read_nodes(document["text"])
@@ -481,6 +497,43 @@ def check_document(document: object, where: str) -> None:
     for name, state in states.items() if isinstance(states, dict) else [("", None)]:
         if name not in known or not good_state(known[name], state):
             raise _wrong(where, f"the state of a term as {name!r}", repr(state))
+    stand_ins = document.get(STAND_INS, {})
+    for name, state in stand_ins.items() if isinstance(stand_ins, dict) else [("", None)]:
+        kind = kinds.get(name)
+        if kind is None or not good_stand_in(state, kind):
+            raise _wrong(where, f"what stands for a missing value as {name!r}", repr(state))
+
+
+def good_stand_in(state: object, kind: str) -> bool:
+    """Return whether a state says what stands for missing values of a column of this kind."""
+    if not isinstance(state, dict) or {*state} != {"value", "rows"}:
+        return False
+    value = state["value"]
+    return type(value) is str if kind == "text" else _finite([value])
+
+
+def described_stand_ins(stand_ins: Mapping[str, State]) -> list[str]:
+    """Return for each column what stands for its missing values, and for how many."""
+    lines = []
+    for name, state in stand_ins.items():
+        value, rows = state["value"], state["rows"]
+        how = f"are the level {value!r}" if isinstance(value, str) else f"stand at {value:g}"
+        also = "" if isinstance(value, str) else f", their mean, and are marked by {mark_of(name)}"
+        lines.append(f"{rows:,} of {name!r} {how}{also}")
+    return lines
+
+
+def mark_of(column: str) -> str:
+    """Return the term that marks the missing values of a column, ``missing(x)``."""
+    return label(parse_expression(tokenize(f"{MISSING}(`{column}`)")))
+
+
+def marked(terms: Terms) -> list[str]:
+    """Return the columns whose missing values a formula marks, ``missing(x)``."""
+    nodes = [*terms.factors, *terms.offsets, terms.response]
+    calls = [part for node in nodes for part in walk(node) if isinstance(part, Call)]
+    named = (name for each in calls if each.function == MISSING for name in columns_of(each))
+    return list(dict.fromkeys(named))
 
 
 def _not_allowed(where: str, error: ConfigError) -> StoreError:

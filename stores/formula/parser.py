@@ -99,6 +99,15 @@ def columns_of(node: Node) -> list[str]:
     return list(dict.fromkeys(part.name for part in walk(node) if isinstance(part, Column)))
 
 
+def values_of(node: Node) -> list[str]:
+    """Return the columns whose values an expression depends on: not those of missing() alone."""
+    if isinstance(node, Operation):
+        return list(dict.fromkeys(name for part in node.arguments for name in values_of(part)))
+    if isinstance(node, Call):
+        return [] if node.function == MISSING else values_of(node.argument)
+    return columns_of(node)
+
+
 def walk(node: Node) -> list[Node]:
     """Return the expression and all its parts, the innermost first."""
     if isinstance(node, Operation):
@@ -106,6 +115,8 @@ def walk(node: Node) -> list[Node]:
     return [*walk(node.argument), node] if isinstance(node, Call) else [node]
 
 
+MISSING: Final = "missing"
+"""Function of a column that is 1 where its value is missing, and 0 elsewhere."""
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 20
 _CODINGS: Final = {
@@ -240,6 +251,7 @@ FUNCTIONS: Final[dict[str, dict[str, str]]] = {
     "cc": {**_CUBIC, "extrapolation": "text"},
     "C": {"contrasts": "contrasts", "levels": "levels"},
     "offset": {},
+    MISSING: {},
     **{name: {} for name in DATES},
 }
 """The options of each function after its first argument, in order, with their kinds."""
@@ -399,8 +411,9 @@ class _Reader:
         argument = self.expression(node.args[0])
         if not columns_of(argument):
             raise self._refused(node)
-        if name in DATES and not isinstance(argument, Column):
-            advice = f"give {name}() a column of dates, and nothing else"
+        if (name in DATES or name == MISSING) and not isinstance(argument, Column):
+            what = "a column of dates" if name in DATES else "a column"
+            advice = f"give {name}() {what}, and nothing else"
             raise refused(repr(self.unparse(node)[:60]), self._position, advice)
         inner = [part for part in walk(argument) if isinstance(part, Call)]
         if any(part.function in OUTER for part in inner):

@@ -220,11 +220,14 @@ class Distinct:
 
 
 class TextLevels:
-    """Fitter of a text factor: its distinct values in the rows in use."""
+    """Fitter of a text factor: its distinct values in the rows in use.
 
-    def __init__(self, node: Node, coder: Coder) -> None:
+    The level ``last`` follows all others: it is never the reference unless that is asked for.
+    """
+
+    def __init__(self, node: Node, coder: Coder, last: str | None = None) -> None:
         self._node = node
-        self._coder = coder
+        self._coder, self._last = coder, last
         self._codes: Vector = np.empty(0)
 
     def add(self, values: Vector) -> None:
@@ -237,7 +240,7 @@ class TextLevels:
         if _listed(self._node):
             levels = sorted(self._coder.values[code] for code in codes)
         else:
-            levels = self._coder.ordered(codes)
+            levels = sorted(self._coder.ordered(codes), key=lambda level: level == self._last)
         _check_levels(self._node, len(levels))
         return factor_state(self._node, levels)
 

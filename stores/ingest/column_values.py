@@ -414,7 +414,7 @@ class Coder:
         words = self._words(array.dictionary.take(_arrow(used)))
         for code, word in zip(used, words, strict=True):
             if word is not None:
-                table[code] = self._code(word)
+                table[code] = self.code(word)
         return table[place]
 
     def ordered(self, codes: Sequence[int]) -> list[Any]:
@@ -477,7 +477,7 @@ class Coder:
                     "column as text in every source, or as that type"
                 )
 
-    def _code(self, word: str) -> int:
+    def code(self, word: str) -> int:
         """Return the code of a value; give a new value the next code."""
         code = self._codes.setdefault(word, len(self._codes))
         if code == len(self.values):

@@ -95,13 +95,21 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "whole numbers within 64 bits, or texts of at most 256 bytes",
         "write shorter labels into the table, or name another column",
     ),
+    "missing values without a stand-in": (
+        "no missing values",
+        "of a factor of text they become a level and of numbers their mean stands for them, right "
+        "of the formula and where the table of the fit had some; leave such rows out with "
+        "--drop-missing (in Python drop_missing=True), or fill them in",
+    ),
     "missing texts": (
         "no missing values",
-        f"leave such rows out with --drop-missing (in Python drop_missing=True); or, {QUOTE}",
+        "leave such rows out with --drop-missing (in Python drop_missing=True), or keep them with "
+        f"--missing-as level (missing_as='level'); or, {QUOTE}",
     ),
     "missing values": (
         "no missing values",
-        "leave such rows out with --drop-missing (in Python drop_missing=True), or fill them in",
+        "leave such rows out with --drop-missing (in Python drop_missing=True), keep them in a "
+        "formula with --missing-as (missing_as=), or fill them in",
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.stores.formula.fitted import read_design
+from streammc.stores.formula.fitted import STAND_INS, read_design
 from streammc.stores.formula.parser import columns_of, read_terms
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.ingest.table_options import TableOptions
@@ -17,6 +17,8 @@ from streammc.stores.sources.tables import Table
 
 MISSING: Final = "missing"
 """Attribute of a store with the spellings of a missing value, where they were given."""
+LEVEL: Final = "level"
+INDICATOR: Final = "indicator"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,19 @@ class IngestOptions(TableOptions):
                 f"expected a list of texts as missing, found {self.missing!r}: give one, such as "
                 "['NA', '-999']"
             )
+        ways = [self.missing_as] if isinstance(self.missing_as, str) else self.missing_as
+        if ways is not None:
+            if not isinstance(ways, Iterable) or {*ways} - {LEVEL, INDICATOR}:
+                raise ConfigError(
+                    f"expected '{LEVEL}', '{INDICATOR}' or both as missing_as, found "
+                    f"{self.missing_as!r}: choose among them"
+                )
+            if self.formula is None and self.like is None:
+                raise ConfigError(
+                    "expected a formula with --missing-as, found none: its terms say which columns "
+                    "are levels and which numbers; give --formula"
+                )
+            object.__setattr__(self, "missing_as", tuple(dict.fromkeys(ways)) or None)
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
             raise ConfigError(
                 f"expected an integer as seed, found {self.seed!r}: give a whole number"
@@ -71,6 +86,12 @@ class IngestOptions(TableOptions):
             raise ConfigError(
                 f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
             )
+
+
+def ways_of(document: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    """Return ``missing_as`` with which a fitted formula was made."""
+    values = [state["value"] for state in (document or {}).get(STAND_INS, {}).values()]
+    return tuple({LEVEL if isinstance(each, str) else INDICATOR: None for each in values}) or None
 
 
 def missing_spellings(options: IngestOptions) -> Sequence[str] | None:
@@ -128,7 +149,7 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
         )
     attributes = dict(store.attributes)
     columns = ("formula", "response", "features", "offset", "weight", "trials", "codes_above")
-    decided = (*columns, "group", "group_as")
+    decided = (*columns, "group", "group_as", "missing_as")
     for name in decided:
         if getattr(options, name) is not None:
             option = name.replace("_", "-")

@@ -83,6 +83,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         if design is not None:
             nodes = [*design.terms.factors, *map(factor_node, design.factors)]
             rows.check_text([*nodes, *design.terms.offsets], None)
+            rows.fill_missing(design.stand_ins)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))
         for start, raw in rows.checked(faults, drop_missing=False):

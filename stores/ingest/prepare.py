@@ -17,7 +17,7 @@ from streammc.protocols import Index, Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import CELLS, CODES, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
-from streammc.stores.formula.fitted import Design
+from streammc.stores.formula.fitted import Design, described_stand_ins
 from streammc.stores.formula.parser import Column, read_terms
 from streammc.stores.in_threads import ahead
 from streammc.stores.ingest.cells import (
@@ -121,6 +121,8 @@ class Prepared:
                 self.warnings += doubtful_levels(formula.design)
                 self.warnings += single_levels(formula.design)
                 self.warnings += formula.absent_texts()
+                filled = described_stand_ins(formula.design.stand_ins)
+                self.warnings += [f"missing values: {line}" for line in filled]
         else:
             row_id = None if self._ids is None else self._ids.column
             self.columns = block_columns = choose_columns(table, options, row_id)

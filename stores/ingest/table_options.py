@@ -62,6 +62,13 @@ class ColumnOptions:
         Spellings of a missing value in CSV files, beside nothing at all, such as
         ``["NA", "-999"]``. ``None``: NA, N/A, NULL, nan and such. In a column of text they are
         text where they are quoted, as the NA of Namibia.
+    missing_as : {'level', 'indicator'}, list of both, or None
+        Keep rows with a missing value in a column right of the formula. ``level``: in a factor
+        of text missing values are a level ``missing``, the last. ``indicator``: the mean of the
+        others stands for a missing number, and a column ``missing(x)``, 1 in these rows and 0
+        elsewhere, joins the formula. Only columns that have missing values change; how many is
+        said. Rows to predict may then lack the same values. ``None``: such rows are refused, or
+        left out with ``drop_missing``, as rows without a response are in any case.
     cells : {None, 'auto', 'yes', 'no'}
         Make one row of the rows that are equal in every column in use but the weight, which adds
         up: the same posterior from fewer rows. ``auto``: where a table of 65,536 rows or more
@@ -110,6 +117,12 @@ class ColumnOptions:
     drop_missing: bool = setting(False, "Leave out rows with missing values.", key="ingest")
     missing: Sequence[str] | None = setting(
         None, "Missing values in CSV; default: NA, NULL, nan, ...", kind="spellings", key="ingest"
+    )
+    missing_as: str | Sequence[str] | None = setting(
+        None,
+        "Missing values: 'level' of factors, 'indicator' of numbers.",
+        kind="names",
+        key="ingest",
     )
     codes_above: int | None = setting(
         None,

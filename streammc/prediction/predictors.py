@@ -121,7 +121,7 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
         raise IdentityError(f"expected {expected} in the store: {_LIKE}")
     warnings = _compared_names(run, table)
     mine, other = run["formula"] or {}, table["formula"] or {}
-    for key in ("states", "columns"):
+    for key in ("states", "columns", "missing"):
         if mine.get(key, {}) != other.get(key, {}):
             raise IdentityError(
                 f"expected the knots, levels and kinds that the run's formula "

@@ -41,6 +41,8 @@ def test_answers_are_those_of_python_on_the_store_of_the_run_and_on_its_table(pl
     variables = {"distance": [100, 200], "origin": None}
     own = package.comparisons(place / "run", package.open_store(place / "t.zarr"), variables)
     assert own.to_pylist() == found.json["comparisons"]
+    in_one = streammc(*asked[:3], "distance=[100,200],origin", "--json")
+    assert found.json == in_one.json
     assert own.equals(package.comparisons(place / "run", place / "t.zarr", variables))
     for rows in ("t.csv", "t.zarr"):
         again = streammc(*asked[:2], place / rows, *asked[2:])
