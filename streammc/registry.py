@@ -15,6 +15,7 @@ from typing import Any, Final
 from streammc.errors import ConfigError
 
 MODELS: Final[dict[str, str]] = {
+    "beta": "streammc.models.glm.beta_logit:beta",
     "binomial": "streammc.models.glm.binomial_logit:binomial",
     "exponential": "streammc.models.glm.exponential_log:exponential",
     "gamma": "streammc.models.glm.gamma_log:gamma",
@@ -24,13 +25,21 @@ MODELS: Final[dict[str, str]] = {
     "gaussian-mixture-free": "streammc.models.mixtures.mixture_free:gaussian_mixture_free",
     "gaussian-mixture-tied": "streammc.models.mixtures.mixture_tied:gaussian_mixture_tied",
     "gaussian-process": "streammc.models.gaussian_processes:gaussian_process",
+    "hurdle-poisson": "streammc.models.glm.zero_inflated_log:hurdle_poisson",
+    "inverse-gaussian": "streammc.models.glm.inverse_gaussian_log:inverse_gaussian",
     "logistic": "streammc.models.glm.bernoulli_logit:logistic",
+    "lognormal": "streammc.models.glm.lognormal_identity:lognormal",
     "negative-binomial": "streammc.models.glm.negative_binomial_log:negative_binomial",
     "network": "streammc.models.networks:network",
     "ordinal": "streammc.models.glm.ordinal_logit:ordinal",
     "poisson": "streammc.models.glm.poisson_log:poisson",
     "probit": "streammc.models.glm.bernoulli_probit:probit",
     "student-t": "streammc.models.glm.student_t_identity:student_t",
+    "weibull": "streammc.models.glm.weibull_log:weibull",
+    "zero-inflated-negative-binomial": (
+        "streammc.models.glm.zero_inflated_log:zero_inflated_negative_binomial"
+    ),
+    "zero-inflated-poisson": "streammc.models.glm.zero_inflated_log:zero_inflated_poisson",
 }
 
 SAMPLERS: Final[dict[str, str]] = {

@@ -152,10 +152,12 @@ MEANS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 """Mean response by link, in a new array; of categories P(y > k) by ``eta - c_k``."""
 LINKS: Final = {
+    "beta": "logit",
     "binomial": "logit",
     "exponential": "log",
     "gamma": "log",
     "gaussian": "identity",
+    "inverse-gaussian": "log",
     "logistic": "logit",
     "negative-binomial": "log",
     "network": "logit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,12 @@ class Family:
     """What the error of each is relative to: the largest term of the sum; default: itself."""
     options: dict[str, Any] = field(default_factory=dict)
     """Of the builder, where its default is too large for these tests."""
+    shared: float = 1.5
+    """Shared parameters, as they are sampled, where responses are drawn to compare their mean."""
+    centre: tuple[float, ...] = (0.0,)
+    """Of the predictors at which the model is compared with itself."""
+    pair: tuple[float, float] = (0.0, 1.0)
+    """Two responses that default priors are of."""
     prior_scale: float | None = None
     """Of the default normal prior of a coefficient; ``None`` scales with the data."""
 
@@ -76,6 +83,52 @@ def gamma_log_lik(y: mpf, log_mu: mpf, log_shape: mpf) -> mpf:
     return (
         shape * mpmath.log(rate) - mpmath.loggamma(shape) + (shape - 1) * mpmath.log(y) - rate * y
     )
+
+
+def lognormal_log_lik(y: mpf, eta: mpf, log_sigma: mpf) -> mpf:
+    return gaussian_log_lik(mpmath.log(y), eta, log_sigma) - mpmath.log(y)
+
+
+def weibull_log_lik(y: mpf, eta: mpf, log_shape: mpf) -> mpf:
+    shape = mpmath.exp(log_shape)
+    z = shape * (mpmath.log(y) - eta)
+    return log_shape + z - mpmath.log(y) - mpmath.exp(z)
+
+
+def beta_log_lik(y: mpf, eta: mpf, log_phi: mpf) -> mpf:
+    phi = mpmath.exp(log_phi)
+    a, b = phi / (1 + mpmath.exp(-eta)), phi / (1 + mpmath.exp(eta))
+    power = (a - 1) * mpmath.log(y) + (b - 1) * mpmath.log1p(-y)
+    return mpmath.loggamma(phi) - mpmath.loggamma(a) - mpmath.loggamma(b) + power
+
+
+def inflated(log_odds: mpf, y: mpf, of_counts: mpf) -> mpf:
+    """Return the log probability of a count where zeros are added to those of a family."""
+    rest = -mpmath.log1p(mpmath.exp(log_odds))
+    if y > 0:
+        return rest + of_counts
+    return mpmath.log(mpmath.exp(log_odds + rest) + mpmath.exp(rest + of_counts))
+
+
+def zero_inflated_poisson_log_lik(y: mpf, eta: mpf, log_odds: mpf) -> mpf:
+    return inflated(log_odds, y, poisson_log_lik(y, eta))
+
+
+def zero_inflated_negative_binomial_log_lik(y: mpf, eta: mpf, log_phi: mpf, log_odds: mpf) -> mpf:
+    return inflated(log_odds, y, negative_binomial_log_lik(y, eta, log_phi))
+
+
+def hurdle_poisson_log_lik(y: mpf, eta: mpf, log_odds: mpf) -> mpf:
+    if y == 0:
+        return -mpmath.log1p(mpmath.exp(-log_odds))
+    above = mpmath.log(-mpmath.expm1(-mpmath.exp(eta)))
+    return -mpmath.log1p(mpmath.exp(log_odds)) + poisson_log_lik(y, eta) - above
+
+
+def inverse_gaussian_log_lik(y: mpf, log_mu: mpf, log_shape: mpf) -> mpf:
+    mu, shape = mpmath.exp(log_mu), mpmath.exp(log_shape)
+    density = log_shape - mpmath.log(2 * mpmath.pi * y**3)
+    return density / 2 - shape * (y - mu) ** 2 / (2 * mu**2 * y)
 
 
 def exponential_log_lik(y: mpf, eta: mpf) -> mpf:
@@ -147,6 +200,13 @@ COUNTS = (0.0, 1.0, 3.0, 255.0, 256.0, 1e4, 1e9, 2.0**53)
 NOT_COUNTS = (-1.0, 0.5, np.nan, np.inf, -np.inf, 2.0**54)
 
 FAMILIES = {
+    "beta": Family(
+        responses=(1e-9, 0.01, 0.5, 0.93, 1.0 - 1e-9),
+        log_lik=beta_log_lik,
+        centre=(0.0, 3.0),  # mass at the ends is finer than the steps of a float64 below 1
+        pair=(0.25, 0.75),
+        bad=(0.0, 1.0, -0.1, 1.5, np.nan, np.inf),
+    ),
     "binomial": Family(
         support=np.array([0.0, 1.0]),
         responses=(0.0, 0.1, 0.5, 0.999, 1.0),
@@ -172,12 +232,30 @@ FAMILIES = {
         log_lik=gaussian_log_lik,
         bad=(np.nan, np.inf, -np.inf),
     ),
+    "hurdle-poisson": Family(
+        support=np.arange(400.0),
+        responses=COUNTS,
+        log_lik=hurdle_poisson_log_lik,
+        bad=NOT_COUNTS,
+    ),
+    "inverse-gaussian": Family(
+        responses=(1e-8, 0.5, 1.0, 3.7, 1e9),
+        log_lik=inverse_gaussian_log_lik,
+        bad=(0.0, -1.0, np.nan, np.inf),
+    ),
     "logistic": Family(
         support=np.array([0.0, 1.0]),
         responses=(0.0, 1.0),
         log_lik=logistic_log_lik,
         exact=logistic_exact,
         bad=(2.0, -1.0, 0.5, np.nan, np.inf),
+    ),
+    "lognormal": Family(
+        responses=(1e-8, 0.5, 1.0, 3.7, 1e9),
+        log_lik=lognormal_log_lik,
+        shared=0.0,
+        pair=(1.0, math.e),
+        bad=(0.0, -1.0, np.nan, np.inf),
     ),
     "negative-binomial": Family(
         support=np.arange(4000.0),
@@ -218,6 +296,23 @@ FAMILIES = {
         responses=(0.0, 1.0, -3.5, 1e6, -1e15),
         log_lik=student_t_log_lik,
         bad=(np.nan, np.inf, -np.inf),
+    ),
+    "weibull": Family(
+        responses=(1e-8, 0.5, 1.0, 3.7, 1e9),
+        log_lik=weibull_log_lik,
+        bad=(0.0, -1.0, np.nan, np.inf),
+    ),
+    "zero-inflated-negative-binomial": Family(
+        support=np.arange(4000.0),
+        responses=COUNTS,
+        log_lik=zero_inflated_negative_binomial_log_lik,
+        bad=NOT_COUNTS,
+    ),
+    "zero-inflated-poisson": Family(
+        support=np.arange(400.0),
+        responses=COUNTS,
+        log_lik=zero_inflated_poisson_log_lik,
+        bad=NOT_COUNTS,
     ),
 }
 

@@ -62,6 +62,7 @@ def check_model(
     rows: Rows | None = None,
     support: Vector | Sequence[float] | None = None,
     points: int = 16,
+    centre: Sequence[float] = (0.0,),
     draws: int = 20_000,
     seed: int = 0,
 ) -> Report:
@@ -80,6 +81,8 @@ def check_model(
     points
         Number of predictor values, standard normal, at which derivatives and moments
         are checked.
+    centre
+        What is added to each predictor, or to all.
     draws
         Simulated responses at each of them.
     seed
@@ -105,7 +108,7 @@ def check_model(
     p = model.n_linear + model.n_scalar
     if model.n_linear == 0:
         return _check_of_theta(model, rows, rng)
-    eta = rng.standard_normal((p, points))
+    eta = rng.standard_normal((p, points)) + np.broadcast_to(centre, p)[:, None]
     y = model.simulate(eta, rng)
     at = Place(eta, y, np.zeros((0, points)))
     findings = [

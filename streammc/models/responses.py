@@ -71,6 +71,20 @@ def share_fault(y: Vector, trials: Vector) -> tuple[Index, str] | None:
     )
 
 
+def positive_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not finite or not above 0."""
+    return _fault((y > 0.0) & np.isfinite(y), "finite numbers above 0")
+
+
+def inner_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not between 0 and 1."""
+    return _fault(
+        (y > 0.0) & (y < 1.0),
+        "shares between 0 and 1, neither of which the beta distribution has (leave such rows out, "
+        "move them inside, as by (y (n - 1) + 0.5) / n, or model whether a share is 0 or 1 apart)",
+    )
+
+
 def real_fault(y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is not finite."""
     return _fault(np.isfinite(y), "finite numbers")

@@ -69,7 +69,9 @@ def test_every_registered_model_has_its_truth_here() -> None:
 @pytest.mark.trust(10)
 @names
 def test_model_agrees_with_itself(name: str) -> None:
-    report = check_model(built(name), support=FAMILIES[name].support, seed=3)
+    report = check_model(
+        built(name), support=FAMILIES[name].support, centre=FAMILIES[name].centre, seed=3
+    )
     assert report.passed, str(report)
 
 
@@ -79,7 +81,7 @@ def test_mean_is_that_of_simulated_responses(name: str) -> None:
     rng = np.random.default_rng(11)
     for first in (-1.5, 0.0, 0.7):
         p = model.n_linear + model.n_scalar
-        eta = np.tile(np.array([first, *[1.5] * (p - 1)])[:, None], 20_000)
+        eta = np.tile(np.array([first, *[FAMILIES[name].shared] * (p - 1)])[:, None], 20_000)
         mean = model.mean(eta)
         assert (mean == mean[0]).all()
         y = model.simulate(eta, rng)
@@ -235,10 +237,10 @@ def test_description_is_json_and_tells_priors_apart(name: str) -> None:
 @names
 def test_default_prior_of_a_slope_is_normal(name: str) -> None:
     X = np.c_[np.ones(100), np.linspace(-5.0, 5.0, 100)]
-    y = np.tile([0.0, 1.0], 50)
+    y = np.tile(FAMILIES[name].pair, 50)
     rows = Rows(X, y, np.zeros(100), np.ones(100))
     model = with_defaults(built(name), rows, ["Intercept", "x"])
-    unit = 0.5 if name in ("gaussian", "student-t") else 1.0
+    unit = 0.5 if name in ("gaussian", "student-t", "lognormal") else 1.0
     fault = model.response_fault(y)
     x = X[:, 1] if fault is None else np.delete(X[:, 1], fault[0])
     scale = FAMILIES[name].prior_scale or float(f"{2.5 * unit / x.std():.3g}")

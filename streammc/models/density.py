@@ -1,0 +1,910 @@
+"""Links from log densities: the expression of a row becomes a compiled function with derivatives.
+
+A log density is stated once, as text, in the response ``y``, the predictor ``eta`` and the shared
+parameters:
+
+    "0.5 * log(shape / (2 * pi * y**3)) - shape * (y / mu - 1)**2 / (2 * y)",  mu = "exp(eta)"
+
+The text is parsed as Python and never evaluated: numbers, names, arithmetic, comparisons of the
+response, conditional expressions and the functions below are all there is. Its first and second
+derivatives are propagated through the expression by the chain rule, operation by operation (forward
+mode, Griewank and Walther 2008, chapter 3); no term is rearranged, so that a stable statement has
+stable derivatives. What expressions have in common is computed once, what only depends on shared
+parameters once for all rows. The generated module is readable, and is kept beside the compiled code
+that numba makes of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, cast
+
+import numpy as np
+
+from streammc.errors import ConfigError
+from streammc.models.base import POSITIVE, REAL, LinearModel, Parameter, predictors_at
+from streammc.models.glm.least_squares import least_squares
+from streammc.numerics.dispatchers import cache_dir
+from streammc.protocols import Matrix, Model, Rows, Vector
+
+Node = int
+"""Place of an operation in a :class:`Graph`."""
+
+MOST_CHARACTERS: Final = 4000
+_MOST_DEPTH: Final = 60
+_CONSTANT, _INPUT, _WHERE = "constant", "input", "where"
+
+
+class Function(NamedTuple):
+    """A function of an expression: its compiled form and its derivatives."""
+
+    code: str
+    """Source of a call, with the arguments as ``{0}`` and ``{1}``."""
+    module: str
+    """Module that it is imported from; empty if it needs none."""
+    first: Callable[..., Sequence[Node]] | None
+    """Returns the first derivatives at ``(graph, arguments, value)``."""
+    second: Callable[..., Sequence[Node]] | None
+    """Returns the second derivatives: ``[aa]``, or ``[aa, ab, bb]``."""
+    arguments: int = 1
+    data: tuple[int, ...] = ()
+    """Arguments that may not depend on parameters."""
+
+
+@dataclass
+class Graph:
+    """Operations of an expression, each once, in the order of their evaluation."""
+
+    operations: list[tuple[Any, ...]] = field(default_factory=list)
+    _places: dict[tuple[Any, ...], Node] = field(default_factory=dict)
+
+    def node(self, *operation: Any) -> Node:
+        """Return the place of an operation, new if it is."""
+        if operation not in self._places:
+            self._places[operation] = len(self.operations)
+            self.operations.append(operation)
+        return self._places[operation]
+
+    def number(self, value: float) -> Node:
+        """Return a constant."""
+        return self.node(_CONSTANT, float(value))
+
+    def value(self, node: Node) -> float | None:
+        """Return the value of a constant; ``None`` of anything else."""
+        kind, first, *_ = self.operations[node]
+        return first if kind == _CONSTANT else None
+
+    def add(self, a: Node, b: Node) -> Node:
+        """Return ``a + b``."""
+        x, y = self.value(a), self.value(b)
+        if x is not None and y is not None:
+            return self.number(x + y)
+        if x == 0.0:
+            return b
+        return a if y == 0.0 else self.node("+", a, b)
+
+    def subtract(self, a: Node, b: Node) -> Node:
+        """Return ``a - b``."""
+        x, y = self.value(a), self.value(b)
+        if x is not None and y is not None:
+            return self.number(x - y)
+        if y == 0.0:
+            return a
+        return self.negative(b) if x == 0.0 else self.node("-", a, b)
+
+    def multiply(self, a: Node, b: Node) -> Node:
+        """Return ``a * b``; a constant factor comes first."""
+        x, y = self.value(a), self.value(b)
+        if x is not None and y is not None:
+            return self.number(x * y)
+        if 0.0 in (x, y):
+            return self.number(0.0)
+        if y is not None:
+            a, b, x, y = b, a, y, None
+        if x == 1.0:
+            return b
+        if x == -1.0:
+            return self.negative(b)
+        return self.node("*", a, b)
+
+    def divide(self, a: Node, b: Node) -> Node:
+        """Return ``a / b``."""
+        x, y = self.value(a), self.value(b)
+        if x is not None and y is not None and y != 0.0:
+            return self.number(x / y)
+        kind, *arguments = self.operations[b]
+        if kind == "exp":  # no quotient of two large numbers
+            return self.multiply(a, self.call("exp", self.negative(arguments[0])))
+        if x == 0.0:
+            return a
+        return a if y == 1.0 else self.node("/", a, b)
+
+    def negative(self, a: Node) -> Node:
+        """Return ``-a``."""
+        x = self.value(a)
+        if x is not None:
+            return self.number(-x)
+        kind, *arguments = self.operations[a]
+        return arguments[0] if kind == "negative" else self.node("negative", a)
+
+    def power(self, a: Node, exponent: float) -> Node:
+        """Return ``a ** exponent``."""
+        x = self.value(a)
+        if x is not None and (x > 0.0 or (exponent.is_integer() and exponent >= 0.0)):
+            return self.number(x**exponent)
+        if exponent == 0.0:
+            return self.number(1.0)
+        kind, *arguments = self.operations[a]
+        if kind == "exp":
+            return self.call("exp", self.multiply(self.number(exponent), arguments[0]))
+        if exponent == 2.0:
+            return self.multiply(a, a)
+        return a if exponent == 1.0 else self.node("**", a, exponent)
+
+    def call(self, name: str, *arguments: Node) -> Node:
+        """Return a function of nodes."""
+        return self.node(name, *arguments)
+
+    def choose(self, condition: Node, a: Node, b: Node) -> Node:
+        """Return ``a if condition else b``."""
+        return a if a == b else self.node("choose", condition, a, b)
+
+
+def _logistic_slope(g: Graph, a: Sequence[Node], v: Node) -> Sequence[Node]:
+    return [g.multiply(v, g.call("logistic", g.negative(a[0])))]
+
+
+def _logistic_curve(g: Graph, a: Sequence[Node], v: Node) -> Sequence[Node]:
+    other = g.call("logistic", g.negative(a[0]))
+    return [g.multiply(g.multiply(v, other), g.subtract(other, v))]
+
+
+def _softplus_curve(g: Graph, a: Sequence[Node], _: Node) -> Sequence[Node]:
+    return [g.multiply(g.call("logistic", a[0]), g.call("logistic", g.negative(a[0])))]
+
+
+def _log_add_exp_slope(g: Graph, a: Sequence[Node], _: Node) -> Sequence[Node]:
+    apart = g.subtract(a[0], a[1])
+    return [g.call("logistic", apart), g.call("logistic", g.negative(apart))]
+
+
+def _log_add_exp_curve(g: Graph, a: Sequence[Node], v: Node) -> Sequence[Node]:
+    one, other = _log_add_exp_slope(g, a, v)
+    both = g.multiply(one, other)
+    return [both, g.negative(both), both]
+
+
+def _log1mexp_slope(g: Graph, a: Sequence[Node], _: Node) -> Sequence[Node]:
+    return [g.negative(_inverse(g, g.call("expm1", g.negative(a[0]))))]
+
+
+def _log1mexp_curve(g: Graph, a: Sequence[Node], v: Node) -> Sequence[Node]:
+    (slope,) = _log1mexp_slope(g, a, v)
+    return [g.multiply(slope, g.subtract(g.number(1.0), slope))]
+
+
+def _inverse(g: Graph, a: Node) -> Node:
+    return g.divide(g.number(1.0), a)
+
+
+def _square(g: Graph, a: Node) -> Node:
+    return g.multiply(a, a)
+
+
+_SPECIAL: Final = "streammc.numerics.special"
+_SUMS: Final = "streammc.numerics.log_sums"
+FUNCTIONS: Final[dict[str, Function]] = {
+    "exp": Function("exp({0})", _SPECIAL, lambda g, a, v: [v], lambda g, a, v: [v]),
+    "log": Function(
+        "log_of({0})",
+        _SUMS,
+        lambda g, a, v: [_inverse(g, a[0])],
+        lambda g, a, v: [g.negative(_square(g, _inverse(g, a[0])))],
+    ),
+    "log1p": Function(
+        "math.log1p({0})",
+        "math",
+        lambda g, a, v: [_inverse(g, g.add(g.number(1.0), a[0]))],
+        lambda g, a, v: [g.negative(_square(g, _inverse(g, g.add(g.number(1.0), a[0]))))],
+    ),
+    "expm1": Function(
+        "math.expm1({0})",
+        "math",
+        lambda g, a, v: [g.call("exp", a[0])],
+        lambda g, a, v: [g.call("exp", a[0])],
+    ),
+    "sqrt": Function(
+        "math.sqrt({0})",
+        "math",
+        lambda g, a, v: [g.divide(g.number(0.5), v)],
+        lambda g, a, v: [g.divide(g.number(-0.25), g.multiply(v, a[0]))],
+    ),
+    "log1pexp": Function(
+        "log1pexp({0})",
+        _SUMS,
+        lambda g, a, v: [g.call("logistic", a[0])],
+        _softplus_curve,
+    ),
+    "logistic": Function("logistic({0})", _SUMS, _logistic_slope, _logistic_curve),
+    "log_add_exp": Function(
+        "log_add_exp({0}, {1})", _SUMS, _log_add_exp_slope, _log_add_exp_curve, 2
+    ),
+    "log1mexp": Function("log1mexp({0})", _SUMS, _log1mexp_slope, _log1mexp_curve),
+    "excess": Function(
+        "(math.expm1({0}) - {0})",
+        "math",
+        lambda g, a, v: [g.call("expm1", a[0])],
+        lambda g, a, v: [g.call("exp", a[0])],
+    ),
+    "log_gamma": Function(
+        "log_gamma({0})",
+        _SPECIAL,
+        lambda g, a, v: [g.call("digamma", a[0])],
+        lambda g, a, v: [g.call("trigamma", a[0])],
+    ),
+    "digamma": Function("digamma({0})", _SPECIAL, lambda g, a, v: [g.call("trigamma", a[0])], None),
+    "trigamma": Function("trigamma({0})", _SPECIAL, None, None),
+    "log_gamma_ratio": Function(
+        "log_gamma_ratio({0}, {1})",
+        _SPECIAL,
+        lambda g, a, v: [g.call("digamma_difference", *a), g.number(0.0)],
+        lambda g, a, v: [g.call("trigamma_difference", *a), g.number(0.0), g.number(0.0)],
+        2,
+        (1,),
+    ),
+    "digamma_difference": Function("digamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
+    "trigamma_difference": Function("trigamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
+    "log_factorial": Function("log_factorial({0})", _SPECIAL, None, None, 1, (0,)),
+    "within": Function(
+        "within({0}, {1})",
+        _SPECIAL,
+        lambda g, a, v: [g.number(1.0), g.number(0.0)],
+        lambda g, a, v: [g.number(0.0)] * 3,
+        2,
+        (1,),
+    ),
+}
+"""Functions of an expression by name; ``log_gamma_ratio(a, y)`` is ``log Gamma(a + y) - log
+Gamma(a)``, ``excess(x)`` is ``exp(x) - 1 - x``, and ``within(x, c)`` clips to ``[-c, c]`` values
+alone, not derivatives."""
+
+NAMES: Final = {"pi": math.pi}
+_HIDDEN: Final = {"digamma_difference", "trigamma_difference"}
+_COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+_MOST: Final = 300.0
+"""Logarithms of positive parameters are clipped to it, either way, in exponentials: the squares of
+these are neither infinite nor 0."""
+
+
+class Statement:
+    """The graph of an expression over the predictors of a row, with its derivatives.
+
+    Parameters
+    ----------
+    text
+        The expression.
+    parameters
+        Those of the model: coefficients stand for ``eta``, any later ones for ``eta_NAME``; shared
+        ones for their names, of which positive ones are sampled as their logarithm.
+    where
+        Further names, each with its expression in those before it.
+    constants
+        Names of the numbers of ``Model.constants``.
+    what
+        What the expression is called in messages.
+
+    Raises
+    ------
+    ConfigError
+        If the text is no expression of these names and functions; nothing of it is evaluated.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        parameters: Sequence[Parameter],
+        where: Mapping[str, str] | None = None,
+        constants: Sequence[str] = (),
+        what: str = "log density",
+    ) -> None:
+        self.graph = Graph()
+        self.what = what
+        self.inputs: list[str] = []
+        """Names of the predictors, in the order of the rows of ``eta``."""
+        self._names: dict[str, Node] = {}
+        self._logarithms: dict[Node, Node] = {}
+        self._add_parameters(parameters)
+        for k, name in enumerate(constants):
+            self._name(name, self.graph.node(_INPUT, f"constants[{k}]"))
+        self._name("y", self.graph.node(_INPUT, "y[i]"))
+        for name, each in (where or {}).items():
+            self._name(name, self._parsed(each))
+        self.value = self._parsed(text)
+        self._depends = self.dependencies()
+
+    def _add_parameters(self, parameters: Sequence[Parameter]) -> None:
+        for parameter in parameters:
+            if parameter.components or (parameter.per_feature and not parameter.n_linear):
+                raise ConfigError(
+                    f"expected coefficients and shared parameters of one number, found "
+                    f"{parameter.name!r} with several: write the link as a function"
+                )
+            linear = bool(parameter.n_linear)
+            name = parameter.name if not linear else f"eta_{parameter.name}" * bool(self.inputs)
+            name = name or "eta"
+            raw = self.graph.node(_INPUT, f"eta[{len(self.inputs)}, i]")
+            self.inputs.append(name)
+            if linear or parameter.support == REAL:
+                self._name(name, raw)
+            elif parameter.support == POSITIVE:
+                bounded = self.graph.call("within", raw, self.graph.number(_MOST))
+                value = self.graph.call("exp", bounded)
+                self._logarithms[value] = raw
+                self._name(name, value)
+            else:
+                raise ConfigError(
+                    f"expected a parameter that is {REAL} or {POSITIVE}, found {name!r}, "
+                    f"{parameter.support}: write the link as a function"
+                )
+
+    def _name(self, name: str, node: Node) -> None:
+        if name in self._names or name in NAMES or name in FUNCTIONS or not name.isidentifier():
+            raise ConfigError(
+                f"expected a new name in the {self.what}, found {name!r}: choose another"
+            )
+        self._names[name] = node
+
+    def _parsed(self, text: object) -> Node:
+        if not isinstance(text, str) or not 0 < len(text) <= MOST_CHARACTERS:
+            found = f"{len(text)} characters" if isinstance(text, str) else repr(text)
+            raise ConfigError(
+                f"expected the {self.what} as text of at most {MOST_CHARACTERS} characters, found "
+                f"{found}: give a shorter one"
+            )
+        try:
+            body = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise self._refused(text, "it is no complete expression") from None
+        return self._read(body, 0)
+
+    def _read(self, node: ast.expr, depth: int) -> Node:
+        """Return the node of a part of a syntax tree; refuse what is not in the allow-list."""
+        g = self.graph
+        if depth > _MOST_DEPTH:
+            raise self._refused(ast.unparse(node), f"it is nested over {_MOST_DEPTH} deep")
+
+        def read(part: ast.expr) -> Node:
+            return self._read(part, depth + 1)
+
+        match node:
+            case ast.Constant(value=bool()):
+                pass
+            case ast.Constant(value=int() | float() as value) if abs(value) < math.inf:
+                return g.number(float(value))
+            case ast.Name(id=name) if name in self._names:
+                return self._names[name]
+            case ast.Name(id=name) if name in NAMES:
+                return g.number(NAMES[name])
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return g.negative(read(operand))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return read(operand)
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                return g.add(read(left), read(right))
+            case ast.BinOp(op=ast.Sub(), left=left, right=right):
+                return g.subtract(read(left), read(right))
+            case ast.BinOp(op=ast.Mult(), left=left, right=right):
+                return g.multiply(read(left), read(right))
+            case ast.BinOp(op=ast.Div(), left=left, right=right):
+                return g.divide(read(left), read(right))
+            case ast.BinOp(op=ast.Pow(), left=left, right=right):
+                base, exponent = read(left), read(right)
+                power = g.value(exponent)
+                if power is not None:
+                    return g.power(base, power)
+                return g.call("exp", g.multiply(exponent, self._log(base)))
+            case ast.IfExp(test=ast.Compare(ops=[op]) as test, body=body, orelse=orelse):
+                sides = read(test.left), read(test.comparators[0])
+                if type(op) in _COMPARISONS and not any(map(self._of_parameters, sides)):
+                    condition = g.node("compare", _COMPARISONS[type(op)], *sides)
+                    return g.choose(condition, read(body), read(orelse))
+                raise self._refused(
+                    ast.unparse(test), "a condition compares the response with numbers"
+                )
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
+                name in FUNCTIONS and name not in _HIDDEN
+            ):
+                function = FUNCTIONS[name]
+                if len(arguments) == function.arguments:
+                    nodes = [read(each) for each in arguments]
+                    if any(self._of_parameters(nodes[k]) for k in function.data):
+                        place = f"argument {function.data[0] + 1} of {name}()"
+                        raise self._refused(ast.unparse(node), f"{place} is of the response alone")
+                    return self._log(nodes[0]) if name == "log" else g.call(name, *nodes)
+            case _:
+                pass
+        names = ", ".join(name for name in self._names)
+        functions = ", ".join(name for name in FUNCTIONS if name not in _HIDDEN)
+        raise self._refused(
+            ast.unparse(node), f"write it with {names}, numbers and the functions {functions}"
+        )
+
+    def _log(self, node: Node) -> Node:
+        """Return the logarithm of a node: of a positive parameter what is sampled."""
+        if node in self._logarithms:
+            return self._logarithms[node]
+        value = self.graph.value(node)
+        if value is not None and value > 0.0:
+            return self.graph.number(math.log(value))
+        return self.graph.call("log", node)
+
+    def _refused(self, text: str, advice: str) -> ConfigError:
+        return ConfigError(
+            f"expected a {self.what} of known names and functions, found {text[:60]!r}: {advice}"
+        )
+
+    def _of_parameters(self, node: Node) -> bool:
+        """Return whether a node depends on a predictor."""
+        kind, *arguments = self.graph.operations[node]
+        if kind == _INPUT:
+            return str(arguments[0]).startswith("eta")
+        return any(self._of_parameters(each) for each in self._arguments(node))
+
+    def _arguments(self, node: Node) -> tuple[Node, ...]:
+        """Return the nodes that an operation is of."""
+        kind, *arguments = self.graph.operations[node]
+        if kind in (_CONSTANT, _INPUT):
+            return ()
+        if kind == "**":
+            return (arguments[0],)
+        return tuple(arguments[1:] if kind == "compare" else arguments)
+
+    def dependencies(self) -> list[frozenset[int]]:
+        """Return the predictors that each node depends on."""
+        found: list[frozenset[int]] = []
+        for node, (kind, *arguments) in enumerate(self.graph.operations):
+            own: frozenset[int] = frozenset()
+            if kind == _INPUT and arguments[0].startswith("eta"):
+                own = frozenset([int(arguments[0][4:].partition(",")[0])])
+            found.append(own.union(*(found[each] for each in self._arguments(node))))
+        return found
+
+    def derivatives(self) -> tuple[list[Node], list[Node]]:
+        """Return the nodes of the gradient (p) and of the upper triangle of the Hessian."""
+        g, p = self.graph, len(self.inputs)
+        zero = g.number(0.0)
+        slopes: dict[Node, dict[int, Node]] = {}
+        curves: dict[Node, dict[tuple[int, int], Node]] = {}
+        for node in self._needed([self.value]):
+            kind, *_ = g.operations[node]
+            if kind == _INPUT or not self._depends[node]:
+                own = self._depends[node] if kind == _INPUT else ()
+                slopes[node] = {a: g.number(1.0) for a in own}
+                curves[node] = {}
+                continue
+            arguments = self._arguments(node)
+            if kind == "choose":
+                condition, yes, no = arguments
+                slopes[node] = {
+                    a: g.choose(condition, slopes[yes].get(a, zero), slopes[no].get(a, zero))
+                    for a in {*slopes[yes], *slopes[no]}
+                }
+                curves[node] = {
+                    k: g.choose(condition, curves[yes].get(k, zero), curves[no].get(k, zero))
+                    for k in {*curves[yes], *curves[no]}
+                }
+                continue
+            first, second = self._partials(node)
+            terms: dict[int, Node] = {}
+            bends: dict[tuple[int, int], Node] = {}
+            for outer, u in zip(first, arguments, strict=True):
+                for a, slope in slopes[u].items():
+                    terms[a] = g.add(terms.get(a, zero), g.multiply(outer, slope))
+                for key, curve in curves[u].items():
+                    bends[key] = g.add(bends.get(key, zero), g.multiply(outer, curve))
+            for (j, k), outer in second.items():
+                for a, left in slopes[arguments[j]].items():
+                    for b, right in slopes[arguments[k]].items():
+                        if j == k and a > b:
+                            continue
+                        part = g.multiply(g.multiply(outer, left), right)
+                        part = g.multiply(g.number(1.0 + (j != k and a == b)), part)
+                        key = (min(a, b), max(a, b))
+                        bends[key] = g.add(bends.get(key, zero), part)
+            slopes[node], curves[node] = terms, bends
+        top = self.value
+        gradient = [slopes[top].get(a, zero) for a in range(p)]
+        hessian = [curves[top].get((a, b), zero) for a in range(p) for b in range(a, p)]
+        self._depends = self.dependencies()
+        return gradient, hessian
+
+    def _partials(self, node: Node) -> tuple[Sequence[Node], dict[tuple[int, int], Node]]:
+        """Return the first derivatives of an operation in its arguments, and the second."""
+        g = self.graph
+        kind, *arguments = g.operations[node]
+        one = g.number(1.0)
+        if kind == "+":
+            return [one, one], {}
+        if kind == "-":
+            return [one, g.number(-1.0)], {}
+        if kind == "negative":
+            return [g.number(-1.0)], {}
+        if kind == "*":
+            a, b = arguments
+            if a == b:
+                # Both arguments are the same node: each has half of the derivative.
+                return [a, a], {(0, 1): one}
+            return [b, a], {(0, 1): one}
+        if kind == "/":
+            a, b = arguments
+            inverse = _inverse(g, b)
+            slope = g.negative(g.multiply(node, inverse))
+            cross = g.negative(_square(g, inverse))
+            curve = g.multiply(g.number(-2.0), g.multiply(slope, inverse))
+            return [inverse, slope], {(0, 1): cross, (1, 1): curve}
+        if kind == "**":
+            a, c = arguments
+            slope = g.multiply(g.number(c), g.power(a, c - 1.0))
+            return [slope], {(0, 0): g.multiply(g.number(c * (c - 1.0)), g.power(a, c - 2.0))}
+        function = FUNCTIONS[kind]
+        if function.first is None or function.second is None:
+            raise self._refused(kind, f"derivatives of {kind}() in parameters are not known")
+        first = function.first(g, arguments, node)
+        second = function.second(g, arguments, node)
+        pairs = [(0, 0)] if function.arguments == 1 else [(0, 0), (0, 1), (1, 1)]
+        return first, {
+            pair: each for pair, each in zip(pairs, second, strict=True) if g.value(each) != 0.0
+        }
+
+    def _needed(self, tops: Sequence[Node]) -> list[Node]:
+        """Return the nodes that ``tops`` are made of, in the order of their evaluation."""
+        found: set[Node] = set()
+        left = list(tops)
+        while left:
+            node = left.pop()
+            if node not in found:
+                found.add(node)
+                left += self._arguments(node)
+        return sorted(found)
+
+    def evaluate(self, eta: Matrix, y: Vector | None = None) -> Vector:
+        """Return the values (m,) of the expression at predictors (p, m) and responses (m,)."""
+        inputs: dict[str, Any] = {f"eta[{k}, i]": row for k, row in enumerate(eta)} | {"y[i]": y}
+        found: dict[Node, Any] = {}
+        with np.errstate(all="ignore"):
+            for node in self._needed([self.value]):
+                kind, *arguments = self.graph.operations[node]
+                if kind == _CONSTANT:
+                    found[node] = arguments[0]
+                elif kind == _INPUT:
+                    found[node] = inputs[arguments[0]]
+                elif kind == "compare":
+                    left, right = (found[each] for each in arguments[1:])
+                    found[node] = _COMPARE[arguments[0]](left, right)
+                elif kind == "**":
+                    found[node] = np.power(found[arguments[0]], arguments[1])
+                else:
+                    parts = [found[each] for each in arguments]
+                    found[node] = (_ARITHMETIC.get(kind) or _numpy(kind))(*parts)
+        size = eta.shape[1] if y is None else len(y)
+        values: Vector = np.broadcast_to(np.asarray(found[self.value], np.float64), size).copy()
+        return values
+
+    def source(self, title: str) -> str:
+        """Return the module with the compiled link: ``link(eta, X, y, constants, order, out)``."""
+        gradient, hessian = self.derivatives()
+        orders = [[self.value], [self.value, *gradient], [self.value, *gradient, *hessian]]
+        loops = [_Loop(self, tops).lines() for tops in orders]
+        kinds = {self.graph.operations[node][0] for node in self._needed(orders[2])}
+        imported = {(_SPECIAL, "select")} if "choose" in kinds else set()
+        for function in (FUNCTIONS[kind] for kind in kinds if kind in FUNCTIONS):
+            if function.module != "math":
+                imported.add((function.module, function.code.partition("(")[0]))
+        body = []
+        for order, lines in enumerate(loops):
+            head = ("if order == 0:", "elif order == 1:", "else:")[order]
+            body += [f"    {head}", *(f"        {line}" for line in lines)]
+        text = [
+            f'"""{title}"""',
+            "",
+            "import math",
+            "",
+            "from streammc.numerics.jit import LINK_SIGNATURE, jit",
+        ]
+        for module in sorted({module for module, _ in imported}):
+            names = sorted(name for origin, name in imported if origin == module)
+            text.append(f"from {module} import {', '.join(names)}")
+        text += [
+            "",
+            "",
+            "@jit(LINK_SIGNATURE, borrow=True)",
+            "def link(eta, X, y, constants, order, out):",
+            *body,
+            "",
+        ]
+        return "\n".join(text)
+
+
+_ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "negative": np.negative,
+    "choose": np.where,
+}
+_COMPARE: Final[dict[str, Callable[..., Any]]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_OPERATORS: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "negative": 3, "**": 4}
+
+
+class _Loop:
+    """Writer of a loop over rows that computes some nodes of a statement."""
+
+    def __init__(self, statement: Statement, tops: Sequence[Node]) -> None:
+        self._graph, self._tops = statement.graph, tops
+        self._order = statement._needed(tops)
+        self._statement = statement
+        self._uses = dict.fromkeys(self._order, 0)
+        for node in self._order:
+            for each in statement._arguments(node):
+                self._uses[each] += 1
+        for node in tops:
+            self._uses[node] += 1
+        self._shared = {node for node in self._order if self._is_shared(node)}
+        self._written: dict[Node, str] = {}
+        # A branch without a predictor would hide that it is NaN.
+        choices = [
+            self._graph.operations[node][2:]
+            for node in self._order
+            if self._graph.operations[node][0] == "choose"
+        ]
+        deep = statement.dependencies()
+        self._may_miss_nan = any(0 not in deep[a] & deep[b] for a, b in choices)
+
+    def _is_shared(self, node: Node) -> bool:
+        """Return whether all rows share a node: it depends on shared parameters alone."""
+        operations = self._graph.operations
+        for each in self._statement._needed([node]):
+            kind, *arguments = operations[each]
+            if kind == _INPUT and arguments[0] in ("y[i]", "eta[0, i]"):
+                return False
+            if kind == _INPUT and arguments[0].startswith("eta["):
+                name = self._statement.inputs[int(arguments[0][4:].partition(",")[0])]
+                if name.startswith("eta_"):
+                    return False
+        return True
+
+    def lines(self) -> list[str]:
+        """Return the lines of the loop."""
+        operations = self._graph.operations
+        used_by_rows = {
+            each
+            for node in self._order
+            if node not in self._shared
+            for each in self._statement._arguments(node)
+        } | {*self._tops}
+        costly = {node for node in self._shared if operations[node][0] not in (_CONSTANT, _INPUT)}
+        kept = [node for node in self._order if node in costly and node in used_by_rows]
+        once: list[str] = []
+        rows: list[str] = []
+        inputs = sorted(
+            {
+                operations[each][1]
+                for node in kept
+                for each in self._statement._needed([node])
+                if operations[each][0] == _INPUT and operations[each][1].startswith("eta")
+            }
+        )
+        for node in self._order:
+            shared = node in costly
+            into = once if shared else rows
+            if operations[node][0] in (_CONSTANT, _INPUT, "compare"):
+                continue
+            if self._uses[node] > 1 or node in kept or operations[node][0] in ("choose",):
+                text = self._text(node)
+                self._written[node] = f"t{node}"
+                into.append(f"t{node} = {text}")
+        lines = []
+        if kept:
+            lines.append(
+                " = ".join(
+                    [
+                        *(f"t{node}" for node in costly & {*self._written}),
+                        *(f"last{k}" for k in range(len(inputs))),
+                    ]
+                )
+                + " = math.nan"
+            )
+        lines.append("for i in range(y.shape[0]):")
+        if kept and inputs:
+            test = " or ".join(f"{name} != last{k}" for k, name in enumerate(inputs))
+            lines.append(f"    if {test}:")
+            lines += [f"        last{k} = {name}" for k, name in enumerate(inputs)]
+            lines += [f"        {line}" for line in once]
+        else:
+            lines = [*once, *lines[bool(kept) :]]
+        lines += [f"    {line}" for line in rows]
+        for row, node in enumerate(self._tops):
+            text = self._text(node)
+            if self._may_miss_nan:
+                text = f"select(eta[0, i] == eta[0, i], {text}, math.nan)"
+            lines.append(f"    out[{row}, i] = {text}")
+        return lines
+
+    def _text(self, node: Node, level: int = 0) -> str:
+        """Return the source of a node, in parentheses inside an operation that binds more."""
+        if node in self._written:
+            return self._written[node]
+        kind, *arguments = self._graph.operations[node]
+        if kind == _CONSTANT:
+            return f"({arguments[0]!r})" if arguments[0] < 0 and level else repr(arguments[0])
+        if kind == _INPUT:
+            return str(arguments[0])
+        if kind == "compare":
+            return f"{self._text(arguments[1])} {arguments[0]} {self._text(arguments[2])}"
+        if kind == "choose":
+            condition, yes, no = (self._text(each) for each in arguments)
+            return f"select({condition}, {yes}, {no})"
+        if kind in _OPERATORS:
+            own = _OPERATORS[kind]
+            if kind == "negative":
+                text = f"-{self._text(arguments[0], own)}"
+            elif kind == "**":
+                text = f"{self._text(arguments[0], own + 1)} ** {arguments[1]!r}"
+            else:
+                left, right = self._text(arguments[0], own), self._text(arguments[1], own + 1)
+                text = f"{left} {kind} {right}"
+            return f"({text})" if own < level else text
+        return FUNCTIONS[kind].code.format(*(self._text(each) for each in arguments))
+
+
+def _numpy(name: str) -> Callable[..., Any]:
+    """Return a function of an expression, of arrays."""
+    from scipy import special
+
+    own: dict[str, Callable[..., Any]] = {
+        "log1pexp": lambda x: np.logaddexp(0.0, x),
+        "logistic": special.expit,
+        "log_add_exp": np.logaddexp,
+        "log1mexp": lambda x: np.where(
+            x > -math.log(2.0), np.log(-np.expm1(x)), np.log1p(-np.exp(x))
+        ),
+        "excess": lambda x: np.expm1(x) - x,
+        "log_gamma": special.gammaln,
+        "digamma": special.digamma,
+        "trigamma": lambda x: special.polygamma(1, x),
+        "log_gamma_ratio": lambda a, y: special.gammaln(a + y) - special.gammaln(a),
+        "log_factorial": lambda y: special.gammaln(y + 1.0),
+        "within": lambda x, bound: np.clip(x, -bound, bound),
+    }
+    found: Callable[..., Any] = own.get(name) or getattr(np, name)
+    return found
+
+
+def link_of(
+    log_density: str,
+    parameters: Sequence[Parameter],
+    where: Mapping[str, str] | None = None,
+    constants: Sequence[str] = (),
+) -> Any:
+    """Return the compiled link of a log density; see :class:`Statement`.
+
+    It is compiled, or loaded from the disk, at its first use.
+    """
+    title = f"Link of the log density ``{log_density}``"
+    title += "".join(f"; ``{name} = {text}``" for name, text in (where or {}).items())
+    source = Statement(log_density, parameters, where, constants).source(
+        title.replace("\\", "") + "."
+    )
+    return _module(source).link
+
+
+def _module(source: str) -> Any:
+    """Return a module with this source, written once beside the compiled code."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:20]
+    name = f"streammc_link_{digest}"
+    if name not in sys.modules:
+        folder = Path(cache_dir()) / "links"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{name}.py"
+        if not path.is_file() or path.read_text() != source:
+            part = folder / f"{name}.{os.getpid()}.partial"
+            part.write_text(source)
+            part.replace(path)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+_FARTHEST: Final = 30.0
+"""Shared parameters start within it of 0, as they are sampled."""
+
+
+class DensityModel(LinearModel):
+    """A family with one linear predictor that is stated by the text of its log density.
+
+    A family sets ``name``, ``parameters``, ``log_density``, ``mean_response`` and ``level``, and
+    defines ``response_fault`` and ``simulate``; see :class:`Statement`.
+    """
+
+    log_density: ClassVar[str]
+    mean_response: ClassVar[str]
+    where: ClassVar[Mapping[str, str]] = {}
+    """Further names of both, each with its expression in those before it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Generate the link of the family, which is compiled at its first use."""
+        super().__init_subclass__(**options)
+        parameters: Any = cls.parameters
+        cls.link_kernel = link_of(cls.log_density, parameters, cls.where)
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m)."""
+        return _mean_of(type(self)).evaluate(eta)
+
+    def start(self, rows: Rows) -> Vector:
+        """Return a constant predictor and the shared parameters of the largest likelihood, (d,).
+
+        The predictor is constant as far as the columns can express a constant.
+        """
+        used = rows.weight > 0.0
+        own = Rows(rows.X[used], rows.y[used], rows.offset[used], rows.weight[used])
+        target = np.full(len(own.y), self.level(own).location) - own.offset
+        beta = least_squares(own.X, target, own.weight)
+        return np.append(beta, self._shared(own, beta)) if self.n_scalar else beta
+
+    def _shared(self, rows: Rows, beta: Vector) -> Vector:
+        """Return the shared parameters of the largest likelihood beside coefficients."""
+        from scipy.optimize import minimize
+
+        total = max(float(rows.weight.sum()), 1e-300)
+        eta = predictors_at(cast(Model, self), rows, np.append(beta, np.zeros(self.n_scalar)))
+        out = np.empty((1 + len(eta), len(rows.y)))
+        X, y = rows.X.T, np.ascontiguousarray(rows.y)
+
+        def loss(shared: Vector) -> tuple[float, Vector]:
+            eta[1:] = shared[:, None]
+            with np.errstate(all="ignore"):
+                self.link(eta, X, y, self.constants, 1, out)
+                value, _, *slopes = -(out @ rows.weight) / total
+            if math.isfinite(value) and np.isfinite(slopes).all():
+                return value, np.array(slopes)
+            return math.inf, np.zeros(len(slopes))
+
+        bounds = [(-_FARTHEST, _FARTHEST)] * self.n_scalar
+        found = minimize(loss, np.zeros(self.n_scalar), jac=True, method="L-BFGS-B", bounds=bounds)
+        best: Vector = found.x
+        return best
+
+
+@cache
+def _mean_of(family: type[DensityModel]) -> Statement:
+    parameters: Any = family.parameters
+    return Statement(family.mean_response, parameters, family.where, what="mean response")

@@ -1,0 +1,50 @@
+"""Log-normal regression: ``log y_i ~ Normal(eta_i, sigma)``, median ``exp(eta_i)``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streammc.models.base import POSITIVE, Parameter, predictor, unit_default
+from streammc.models.density import DensityModel
+from streammc.models.responses import positive_fault
+from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import Level, response_level
+from streammc.protocols import Matrix, Rows, Vector
+
+
+def _log_response_level(rows: Rows) -> Level:
+    """Return the level of a predictor in the units of the log response."""
+    return response_level(rows._replace(y=np.log(rows.y)))
+
+
+class Lognormal(DensityModel):
+    """Log-normal regression; build it with :func:`lognormal`."""
+
+    name: ClassVar[str] = "lognormal"
+    relative_scale: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(_log_response_level)
+    parameters = (
+        predictor(exponential="median ratio"),
+        Parameter("sigma", support=POSITIVE, default=unit_default),
+    )
+    where: ClassVar[dict[str, str]] = {"z": "(log(y) - eta) / sigma"}
+    log_density: ClassVar[str] = "-0.5 * z**2 - log(sigma) - 0.5 * log(2 * pi) - log(y)"
+    mean_response: ClassVar[str] = "exp(eta + 0.5 * sigma**2)"
+    response_fault = staticmethod(positive_fault)
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw a number per column of ``eta`` (2, m), kept within exp(-690) and exp(690)."""
+        with np.errstate(over="ignore"):
+            location = eta[0] + np.exp(eta[1]) * rng.standard_normal(eta.shape[1])
+        y: Vector = np.exp(np.clip(location, -690.0, 690.0))
+        return y
+
+
+def lognormal(prior: PriorOption | None = None) -> Lognormal:
+    """Return log-normal regression, of amounts whose errors multiply.
+
+    The default priors are those of ``gaussian`` for the logarithm of the response.
+    """
+    return Lognormal(as_prior(prior))
