@@ -96,8 +96,20 @@ ENTRY_POINTS: Final = "streammc.models"
 """Group of entry points under which an installed package adds builders of models."""
 
 
+_STATED: Final = "streammc.models.density:described"
+"""Builder of a model of texts from its description, in which it is named ``density``."""
+_IN_A_FILE: Final = "streammc.models.density:from_file"
+
+
 def model(name: str) -> Callable[..., Any]:
-    """Return the builder of the model ``name``, registered here or by an installed package."""
+    """Return the builder of the model ``name``, registered here or by an installed package.
+
+    Of ``FILE.toml`` that of the model whose texts the file states.
+    """
+    if name == "density" or name.endswith(".toml"):
+        module, attribute = (_STATED if name == "density" else _IN_A_FILE).split(":")
+        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        return found if name == "density" else found(name)
     if name not in MODELS:
         from importlib.metadata import entry_points  # 20 ms, for names of other packages
 

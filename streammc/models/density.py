@@ -30,11 +30,12 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import numpy as np
 
-from streammc.errors import ConfigError
-from streammc.models.base import POSITIVE, REAL, LinearModel, Parameter, predictors_at
+from streammc.errors import ConfigError, ModelError
+from streammc.models.base import BETA, POSITIVE, REAL, LinearModel, Parameter, predictors_at
 from streammc.models.glm.least_squares import least_squares
 from streammc.numerics.dispatchers import cache_dir
-from streammc.protocols import Matrix, Model, Rows, Vector
+from streammc.priors import PriorOption, as_prior, from_description
+from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
 Node = int
 """Place of an operation in a :class:`Graph`."""
@@ -263,6 +264,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     ),
     "digamma_difference": Function("digamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
     "trigamma_difference": Function("trigamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
+    "floor": Function("float(math.floor({0}))", "math", None, None, 1, (0,)),
     "log_factorial": Function("log_factorial({0})", _SPECIAL, None, None, 1, (0,)),
     "within": Function(
         "within({0}, {1})",
@@ -804,24 +806,6 @@ def _numpy(name: str) -> Callable[..., Any]:
     return found
 
 
-def link_of(
-    log_density: str,
-    parameters: Sequence[Parameter],
-    where: Mapping[str, str] | None = None,
-    constants: Sequence[str] = (),
-) -> Any:
-    """Return the compiled link of a log density; see :class:`Statement`.
-
-    It is compiled, or loaded from the disk, at its first use.
-    """
-    title = f"Link of the log density ``{log_density}``"
-    title += "".join(f"; ``{name} = {text}``" for name, text in (where or {}).items())
-    source = Statement(log_density, parameters, where, constants).source(
-        title.replace("\\", "") + "."
-    )
-    return _module(source).link
-
-
 def _module(source: str) -> Any:
     """Return a module with this source, written once beside the compiled code."""
     digest = hashlib.sha256(source.encode()).hexdigest()[:20]
@@ -844,7 +828,7 @@ def _module(source: str) -> Any:
 
 
 _FARTHEST: Final = 30.0
-"""Shared parameters start within it of 0, as they are sampled."""
+"""Constant predictor and shared parameters start within it of the level, as they are sampled."""
 
 
 class DensityModel(LinearModel):
@@ -859,52 +843,330 @@ class DensityModel(LinearModel):
     where: ClassVar[Mapping[str, str]] = {}
     """Further names of both, each with its expression in those before it."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Generate the link of the family, which is compiled at its first use."""
-        super().__init_subclass__(**options)
-        parameters: Any = cls.parameters
-        cls.link_kernel = link_of(cls.log_density, parameters, cls.where)
+    @property
+    def link(self) -> Any:
+        """Return the link, which is compiled at its first use."""
+        where = tuple(self.where.items())
+        return _link(self.log_density, self.parameters, where)
 
     def mean(self, eta: Matrix) -> Vector:
         """Return the mean response per column of ``eta`` (p, m)."""
-        return _mean_of(type(self)).evaluate(eta)
+        return _stated(self.mean_response, self.parameters, tuple(self.where.items()))(eta)
 
     def start(self, rows: Rows) -> Vector:
-        """Return a constant predictor and the shared parameters of the largest likelihood, (d,).
+        """Return the constant predictor and the shared parameters of the largest likelihood, (d,).
 
         The predictor is constant as far as the columns can express a constant.
-        """
-        used = rows.weight > 0.0
-        own = Rows(rows.X[used], rows.y[used], rows.offset[used], rows.weight[used])
-        target = np.full(len(own.y), self.level(own).location) - own.offset
-        beta = least_squares(own.X, target, own.weight)
-        return np.append(beta, self._shared(own, beta)) if self.n_scalar else beta
 
-    def _shared(self, rows: Rows, beta: Vector) -> Vector:
-        """Return the shared parameters of the largest likelihood beside coefficients."""
+        Raises
+        ------
+        ModelError
+            If the log density of a row is not a number there.
+        """
         from scipy.optimize import minimize
 
-        total = max(float(rows.weight.sum()), 1e-300)
-        eta = predictors_at(cast(Model, self), rows, np.append(beta, np.zeros(self.n_scalar)))
-        out = np.empty((1 + len(eta), len(rows.y)))
-        X, y = rows.X.T, np.ascontiguousarray(rows.y)
+        used = rows.weight > 0.0
+        own = Rows(*(np.ascontiguousarray(each[used]) for each in rows))
+        total = max(float(own.weight.sum()), 1e-300)
+        direction = least_squares(own.X, np.ones(len(own.y)), own.weight)
+        offset = least_squares(own.X, own.offset, own.weight)
+        q, p = own.X.shape[1], self.n_linear + self.n_scalar
+        out = np.empty((1 + p, len(own.y)))
+        free = [1, *range(1 + self.n_linear, 1 + p)]  # any other predictor starts at 0
 
-        def loss(shared: Vector) -> tuple[float, Vector]:
-            eta[1:] = shared[:, None]
+        def theta_of(at: Vector) -> Vector:
+            others = np.zeros((self.n_linear - 1) * q)
+            return np.concatenate([at[0] * direction - offset, others, at[1:]])
+
+        def loss(at: Vector) -> tuple[float, Vector]:
+            eta = predictors_at(cast(Model, self), own, theta_of(at))
             with np.errstate(all="ignore"):
-                self.link(eta, X, y, self.constants, 1, out)
-                value, _, *slopes = -(out @ rows.weight) / total
-            if math.isfinite(value) and np.isfinite(slopes).all():
-                return value, np.array(slopes)
-            return math.inf, np.zeros(len(slopes))
+                self.link(eta, own.X.T, own.y, self.constants, 1, out)
+                sums: Vector = -(out @ own.weight) / total
+            if np.isfinite(sums).all():
+                return float(sums[0]), sums[free]
+            return math.inf, np.zeros(len(at))
 
-        bounds = [(-_FARTHEST, _FARTHEST)] * self.n_scalar
-        found = minimize(loss, np.zeros(self.n_scalar), jac=True, method="L-BFGS-B", bounds=bounds)
-        best: Vector = found.x
-        return best
+        first = np.zeros(len(free))
+        first[0] = self.level(own).location
+        bounds = [(each - _FARTHEST, each + _FARTHEST) for each in first]
+        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
+        theta = theta_of(found.x)
+        loss(found.x)
+        wrong = np.flatnonzero(np.isnan(out[0]))
+        if wrong.size:
+            raise ModelError(
+                f"expected a number as log density of {self.name!r}, found NaN at the response "
+                f"{own.y[wrong[0]]:g}, at predictors and parameters to start from: correct the "
+                "expression, or refuse such responses"
+            )
+        return theta
 
 
 @cache
-def _mean_of(family: type[DensityModel]) -> Statement:
-    parameters: Any = family.parameters
-    return Statement(family.mean_response, parameters, family.where, what="mean response")
+def _link(
+    log_density: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
+) -> Any:
+    """Return the link of a log density; one object for each."""
+    title = f"Link of the log density ``{log_density}``"
+    title += "".join(f"; ``{name} = {text}``" for name, text in where)
+    source = Statement(log_density, parameters, dict(where)).source(title.replace('"', "'") + ".")
+    return _module(source).link
+
+
+@cache
+def _stated(
+    text: str,
+    parameters: tuple[Parameter, ...],
+    where: tuple[tuple[str, str], ...],
+    what: str = "mean response",
+) -> Callable[..., Vector]:
+    """Return a function of predictors, and of responses, with the values of an expression."""
+    return Statement(text, parameters, dict(where), what=what).evaluate
+
+
+# A model of the user's own, which is text alone: nothing of it is evaluated as Python.
+
+SIMULATORS: Final = {
+    "beta": 2,
+    "exponential": 1,
+    "gamma": 2,
+    "laplace": 2,
+    "logistic": 2,
+    "lognormal": 2,
+    "negative_binomial": 2,
+    "normal": 2,
+    "poisson": 1,
+    "standard_t": 1,
+    "uniform": 2,
+    "wald": 2,
+    "weibull": 1,
+}
+"""Distributions of ``numpy.random.Generator`` that draw responses, with their numbers of
+arguments."""
+
+
+@dataclass(frozen=True)
+class TextModel(DensityModel):
+    """A likelihood of the user's own, stated by expressions; build it with ``models.user``."""
+
+    title: str = "density"
+    log_density: str = "0"  # type: ignore[misc]
+    parameters: tuple[Parameter, ...] = (BETA,)
+    response: str | None = None
+    mean_response: str | None = None  # type: ignore[misc, assignment]
+    draw: str | None = None
+    where: tuple[tuple[str, str], ...] = ()  # type: ignore[misc, assignment]
+
+    def __post_init__(self) -> None:
+        """Read every expression, so that a wrong one is refused here."""
+        super().__post_init__()
+        _link(self.log_density, self.parameters, self.where)
+        if self.response is not None:
+            _condition(self.response)
+        if self.mean_response is not None:
+            _stated(self.mean_response, self.parameters, self.where)
+        if self.draw is not None:
+            _drawn(self.draw, self.parameters, self.where)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Return the name it was given."""
+        return self.title
+
+    @property
+    def link(self) -> Any:
+        """Return the link, which is compiled at its first use."""
+        return _link(self.log_density, self.parameters, self.where)
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where the condition of the response is false, or ``y`` not finite."""
+        good = np.isfinite(y)
+        for operator, left, right in [] if self.response is None else _condition(self.response):
+            with np.errstate(all="ignore"):
+                good &= _COMPARE[operator](left(np.empty((0, 0)), y), right(np.empty((0, 0)), y))
+        wrong = np.flatnonzero(~good)
+        text = "finite numbers" + (f" with {self.response}" if self.response else "")
+        return (wrong, text) if wrong.size else None
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m); ModelError without one."""
+        if self.mean_response is None:
+            raise ModelError(
+                f"expected the model {self.name!r} to have a mean response, found none: give one, "
+                "as in mean='exp(eta)'"
+            )
+        return _stated(self.mean_response, self.parameters, self.where)(eta)
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m); ModelError without a distribution."""
+        if self.draw is None:
+            raise ModelError(
+                f"expected the model {self.name!r} to have a simulator, found none: give one, as "
+                "in simulate='exponential(exp(eta))'"
+            )
+        name, arguments = _drawn(self.draw, self.parameters, self.where)
+        try:
+            drawn = getattr(rng, name)(*(each(eta) for each in arguments))
+        except ValueError as error:
+            raise ModelError(
+                f"expected parameters that {self.draw!r} can draw from, found others: {error}"
+            ) from None
+        values: Vector = np.asarray(drawn, np.float64)
+        return values
+
+    def describe(self) -> dict[str, Any]:
+        """Return all texts, the parameters and the prior: the model can be made of them."""
+        stated = {
+            "name": "density",
+            "title": self.title,
+            "log_density": self.log_density,
+            "parameters": [each.describe() for each in self.parameters],
+            "response": self.response,
+            "mean": self.mean_response,
+            "simulate": self.draw,
+            "where": dict(self.where),
+            "prior": self.prior.describe(),
+        }
+        return stated | self.described_factors()
+
+
+@cache
+def _condition(text: str) -> tuple[tuple[str, Callable[..., Vector], Callable[..., Vector]], ...]:
+    """Return the comparisons of a condition of ``y``, all of which have to hold."""
+    advice = "compare y with numbers, as in 'y > 0' or '0 < y < 1 and y == floor(y)'"
+    error = ConfigError(f"expected a condition of the response y, found {text[:60]!r}: {advice}")
+    try:
+        body = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise error from None
+    parts = body.values if isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And) else [body]
+    found = []
+    for part in parts:
+        if not isinstance(part, ast.Compare):
+            raise error
+        sides = [ast.unparse(each) for each in (part.left, *part.comparators)]
+        values = [_stated(each, (), (), "condition of the response") for each in sides]
+        for op, left, right in zip(part.ops, values[:-1], values[1:], strict=True):
+            if type(op) not in _COMPARISONS:
+                raise error
+            found.append((_COMPARISONS[type(op)], left, right))
+    return tuple(found)
+
+
+@cache
+def _drawn(
+    text: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
+) -> tuple[str, tuple[Callable[..., Vector], ...]]:
+    """Return the distribution that responses are drawn from, and its arguments."""
+    try:
+        body = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        body = ast.Constant(None)
+    if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) and not body.keywords:
+        name = body.func.id
+        if SIMULATORS.get(name) == len(body.args):
+            what = f"argument of {name}()"
+            each = (_stated(ast.unparse(node), parameters, where, what) for node in body.args)
+            return name, tuple(each)
+    known = ", ".join(f"{name} of {count}" for name, count in SIMULATORS.items())
+    raise ConfigError(
+        f"expected a distribution of expressions to draw responses from, found {text[:60]!r}: "
+        f"write one of numpy's, with its numbers of arguments ({known})"
+    )
+
+
+def text_model(
+    name: str,
+    log_density: str,
+    parameters: Sequence[Parameter],
+    *,
+    response: str | None = None,
+    mean: str | None = None,
+    simulate: str | None = None,
+    where: Mapping[str, str] | None = None,
+    prior: PriorOption | None = None,
+) -> TextModel:
+    """Return the model of a log density as text; see ``models.user``.
+
+    Raises
+    ------
+    ConfigError
+        If a text is no expression of the names and functions that there are.
+    """
+    pairs = {} if where is None else where
+    texts = {"response": response, "mean": mean, "simulate": simulate}
+    wrong = [key for key, each in texts.items() if not isinstance(each, str | None)]
+    if wrong or not isinstance(pairs, Mapping):
+        raise ConfigError(
+            f"expected texts with a log density as text, found {wrong[0] if wrong else 'where'} "
+            "otherwise: write expressions of y, eta and the parameters"
+        )
+    return TextModel(
+        as_prior(prior), name, log_density, tuple(parameters), response, mean, simulate,
+        tuple(pairs.items()),
+    )  # fmt: skip
+
+
+def described(prior: PriorOption | None = None, **stated: Any) -> TextModel:
+    """Return the model with this description by :meth:`TextModel.describe`."""
+    parameters = [
+        Parameter(**{**each, "components": tuple(each["components"]), "default": _prior_of(each)})
+        for each in stated.pop("parameters")
+    ]
+    return text_model(stated.pop("title"), stated.pop("log_density"), parameters, prior=prior,
+                      **stated)  # fmt: skip
+
+
+def _prior_of(parameter: Mapping[str, Any]) -> Any:
+    default = parameter["default"]
+    return None if default is None else from_description(default)
+
+
+_KEYS: Final = (
+    *("name", "log_density", "response", "mean", "simulate", "exponential", "where"),
+    *("locations", "scales"),
+)
+_MOST_BYTES: Final = 100_000
+
+
+def from_file(path: str) -> Callable[..., TextModel]:
+    """Return the builder of the model that a TOML file states, ``build(prior=None)``.
+
+    The file has the texts of ``models.user``: ``log_density``, and of ``name`` (default: that of
+    the file), ``response``, ``mean``, ``simulate``, ``exponential``, ``locations``, ``scales`` and
+    the table ``where`` those that are needed.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, or it states no model.
+    """
+    import tomllib
+
+    try:
+        data = Path(path).read_bytes()
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"{len(data):,} bytes")
+        stated = tomllib.loads(data.decode())
+    except (OSError, ValueError, RecursionError) as error:
+        found = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"expected a TOML file that states a model at {path!r}, found {found}: check the path, "
+            "or the file"
+        ) from None
+    unknown = [key for key in stated if key not in _KEYS]
+    if unknown or "log_density" not in stated:
+        found = f"the key {unknown[0]!r}" if unknown else "no log_density"
+        raise ConfigError(
+            f"expected the keys {', '.join(_KEYS)} in {path!r}, found {found}: correct the file"
+        )
+    stated.setdefault("name", Path(path).stem)
+
+    def build(prior: PriorOption | None = None) -> TextModel:
+        from streammc.models.user_model import user
+
+        model: Any = user(prior=prior, **stated)
+        return cast(TextModel, model)
+
+    return build

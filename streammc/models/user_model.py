@@ -30,6 +30,7 @@ from numba.core.registry import CPUDispatcher
 from streammc.errors import ConfigError, ModelError
 from streammc.models.base import BETA, POSITIVE, REAL, LinearModel, Parameter, predictor
 from streammc.models.check import refuse_wrong_derivatives
+from streammc.models.density import TextModel, text_model
 from streammc.numerics.dispatchers import Compiled
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.priors import PriorOption, as_prior
@@ -395,6 +396,7 @@ class UserModel(LinearModel):
 
 def user(
     name: str,
+    log_density: str | None = None,
     *,
     link: Function | None = None,
     log_lik: Function | None = None,
@@ -403,15 +405,21 @@ def user(
     predictors: Sequence[str] = ("beta",),
     locations: Sequence[str] = (),
     scales: Sequence[str] = (),
-    response: Function | None = None,
-    mean: Function | None = None,
-    simulate: Function | None = None,
+    response: Function | str | None = None,
+    mean: Function | str | None = None,
+    simulate: Function | str | None = None,
     start: Function | None = None,
     prior: PriorOption | None = None,
     parameters: Sequence[Parameter] | None = None,
     n_features: int | None = None,
-) -> UserModel:
+    where: Mapping[str, str] | None = None,
+    exponential: str | None = None,
+) -> UserModel | TextModel:
     """Return a model of your own; try it with :func:`check_model`.
+
+    In one line, by the text of its log density: it is parsed and never evaluated, and compiled with
+    its derivatives, so that it is as fast as a model of the package. Then ``response``, ``mean``
+    and ``simulate`` are texts, too.
 
     With linear predictors (the default) a row is seen through ``p`` numbers: one per
     name in ``predictors`` (the first includes the offset), then the ``locations`` and
@@ -422,6 +430,15 @@ def user(
     ----------
     name
         What it is called in runs and messages.
+    log_density
+        Log density of a row as an expression of the response ``y``, the linear predictor ``eta``
+        (of further ``predictors`` ``eta_NAME``) and the shared parameters by their names, with
+        numbers, ``pi``, arithmetic, conditional expressions and the functions of
+        ``streammc.models.density.FUNCTIONS``, such as ``exp``, ``log_gamma`` and ``log1pexp``.
+    where
+        Further names, each with its expression in those before it.
+    exponential
+        What the exponential of a coefficient is, such as ``time ratio``; ``None``: nothing.
     link
         ``link(eta (p, m), X (q, m), y (m,), constants, order, out)``, as
         :meth:`streammc.protocols.Model.link` has it: writes into ``out``. Compiled where
@@ -441,11 +458,12 @@ def user(
     n_features
         Number of columns, where a parameter for each of them is no coefficient.
     response
-        ``f(y)`` is true where a response is valid; default: finite.
+        ``f(y)`` is true where a response is valid, or a text such as ``"y > 0"``; default: finite.
     mean
-        ``f(eta (p, m))`` returns the mean responses (m,), for predictions.
+        ``f(eta (p, m))`` returns the mean responses (m,), for predictions; or an expression.
     simulate
-        ``f(eta (p, m), rng)`` returns responses (m,).
+        ``f(eta (p, m), rng)`` returns responses (m,); or a distribution of
+        ``numpy.random.Generator`` of expressions, such as ``"exponential(exp(eta))"``.
     start
         ``f(X, y)`` returns a first theta (d,); default: zeros.
     prior
@@ -458,8 +476,15 @@ def user(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from streammc.models import check_model, user
+    >>> waits = user("waits", "-eta - y * exp(-eta)", response="y > 0", mean="exp(eta)",
+    ...     simulate="exponential(exp(eta))")
+    >>> check_model(waits).passed
+    True
+
+    The same by functions:
+
+    >>> import numpy as np
     >>> model = user(
     ...     "exponential",
     ...     log_lik=lambda eta, y: -eta[0] - y * np.exp(-eta[0]),
@@ -471,21 +496,13 @@ def user(
     >>> model.labels(["Intercept"])
     ('beta[Intercept]',)
     """
-    likelihood = _functions(link=link, log_lik=log_lik, gradient=gradient, hessian=hessian)
-    others = _functions(response=response, mean=mean, simulate=simulate, start=start)
     if not isinstance(name, str):
         raise ConfigError(f"expected the name of the model as text, found {name!r}: give one")
-    if set(likelihood) not in ({"link"}, {"log_lik", "gradient", "hessian"}):
-        raise ConfigError(
-            "expected either link, or log_lik, gradient and hessian, found "
-            f"{', '.join([*likelihood, *others][:4]) or 'none'}: give all three, since control "
-            "variates and the mass matrix need second derivatives"
-        )
     names = (*predictors, *locations, *scales)
     if parameters is None:
         _refuse_names(names)
         stated = (
-            *(predictor(each) for each in predictors),
+            *(predictor(each, exponential) for each in predictors),
             *(Parameter(each) for each in locations),
             *(Parameter(each, support=POSITIVE) for each in scales),
         )
@@ -497,6 +514,24 @@ def user(
             )
         stated = tuple(parameters)
         _refuse_parameters(stated, n_features)
+    if log_density is not None:
+        functions = {"link": link, "log_lik": log_lik, "gradient": gradient, "hessian": hessian}
+        also = [key for key, each in functions.items() if each is not None]
+        if also or start is not None:
+            raise ConfigError(
+                f"expected a log density as text or functions, found both: leave out "
+                f"{(also or ['start'])[0]}"
+            )
+        texts: Any = {"response": response, "mean": mean, "simulate": simulate}
+        return text_model(name, log_density, stated, where=where, prior=prior, **texts)
+    likelihood = _functions(link=link, log_lik=log_lik, gradient=gradient, hessian=hessian)
+    others = _functions(response=response, mean=mean, simulate=simulate, start=start)
+    if set(likelihood) not in ({"link"}, {"log_lik", "gradient", "hessian"}):
+        raise ConfigError(
+            "expected either link, or log_lik, gradient and hessian, found "
+            f"{', '.join([*likelihood, *others][:4]) or 'none'}: give all three, since control "
+            "variates and the mass matrix need second derivatives"
+        )
     return UserModel(
         as_prior(prior),
         name,
