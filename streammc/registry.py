@@ -98,7 +98,7 @@ ENTRY_POINTS: Final = "streammc.models"
 
 _STATED: Final = "streammc.models.density:described"
 """Builder of a model of texts from its description, in which it is named ``density``."""
-_IN_A_FILE: Final = "streammc.models.density:from_file"
+_IN_A_FILE: Final = "streammc.models.user_model:from_file"
 
 
 def model(name: str) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import sys
 import sysconfig
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -590,3 +591,47 @@ def _refuse_parameters(parameters: tuple[Any, ...], n_features: int | None) -> N
             f"expected one meaning of the exponentials, found {' and '.join(kinds)}: leave all "
             "but one out"
         )
+
+
+_KEYS: Final = (
+    *("name", "log_density", "response", "mean", "simulate", "exponential", "where"),
+    *("locations", "scales"),
+)
+_MOST_BYTES: Final = 100_000
+
+
+def from_file(path: str) -> Callable[..., TextModel]:
+    """Return the builder of the model that a TOML file states, ``build(prior=None)``.
+
+    The file has the texts of ``models.user``: ``log_density``, and of ``name`` (default: that of
+    the file), ``response``, ``mean``, ``simulate``, ``exponential``, ``locations``, ``scales`` and
+    the table ``where`` those that are needed.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, or it states no model.
+    """
+    try:
+        data = Path(path).read_bytes()
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"{len(data):,} bytes")
+        stated = tomllib.loads(data.decode())
+    except (OSError, ValueError, RecursionError) as error:
+        found = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"expected a TOML file that states a model at {path!r}, found {found}: check the path, "
+            "or the file"
+        ) from None
+    unknown = [key for key in stated if key not in _KEYS]
+    if unknown or "log_density" not in stated:
+        found = f"the key {unknown[0]!r}" if unknown else "no log_density"
+        raise ConfigError(
+            f"expected the keys {', '.join(_KEYS)} in {path!r}, found {found}: correct the file"
+        )
+    stated.setdefault("name", Path(path).stem)
+
+    def build(prior: PriorOption | None = None) -> TextModel:
+        return cast(TextModel, user(prior=prior, **stated))
+
+    return build

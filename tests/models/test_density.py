@@ -10,48 +10,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.densities import STATED
 from streammc import models
 from streammc.errors import ConfigError, ModelError
-from streammc.models import check_model, density, user
+from streammc.models import check_model, user
 from streammc.models.base import POSITIVE, Parameter, predictor
 from streammc.models.check import evaluate
 from streammc.models.density import FUNCTIONS, Statement
+from streammc.models.user_model import from_file
 from streammc.priors import half_normal
 from streammc.protocols import Rows
 from streammc.runs.record import registered_model
 
 WAITS = ("waits", "-eta - y * exp(-eta)")
-AGAIN = {
-    "exponential": ("-eta - y * exp(-eta)", (), {}),
-    "poisson": ("y * eta - exp(eta) - log_factorial(y)", (), {}),
-    "logistic": ("y * eta - log1pexp(eta)", (), {}),
-    "gaussian": (
-        "-0.5 * z**2 - log(sigma) - 0.5 * log(2 * pi)",
-        ("sigma",),
-        {"z": "(y - eta) / sigma"},
-    ),
-    "gamma": (
-        "shape * log(shape) - shape - log_gamma(shape) - log(y) - shape * excess(log(y) - eta)",
-        ("shape",),
-        {},
-    ),
-    "negative-binomial": (
-        "log_gamma_ratio(phi, y) - log_factorial(y) - phi * log1pexp(d) - y * log1pexp(-d)",
-        ("phi",),
-        {"d": "eta - log(phi)"},
-    ),
-}
-"""Families with a link of their own, stated once more: text, scales, further names."""
 
 
-@pytest.mark.parametrize("name", sorted(AGAIN))
+@pytest.mark.parametrize("name", sorted(STATED))
 def test_generated_links_are_those_written_by_hand(name: str) -> None:
-    text, scales, where = AGAIN[name]
+    text, scales, where = STATED[name]
     rng = np.random.default_rng(2)
     known = getattr(models, name.replace("-", "_"))()
     made = user(name, text, scales=scales, where=where)
     eta = 2.0 * rng.standard_normal((1 + len(scales), 500))
-    y = np.abs(known.simulate(eta, rng)) + (name == "gamma") * 1e-3
+    y = np.minimum(np.abs(known.simulate(eta, rng)), 1e6) + (name == "gamma") * 1e-3
     expected, found = evaluate(known, eta, y), evaluate(made, eta, y)
     size = np.abs(expected).max(axis=0) + 1.0
     assert np.max(np.abs(found - expected) / size) < 2e-13
@@ -189,7 +170,7 @@ def test_a_branch_without_a_predictor_keeps_nan() -> None:
 def test_a_file_states_a_model(tmp_path: Path) -> None:
     path = tmp_path / "waits.toml"
     path.write_text('log_density = "-eta - y * exp(-eta)"\nresponse = "y > 0"\n')
-    made = density.from_file(str(path))()
+    made = from_file(str(path))()
     assert made.name == "waits"
     assert made.link is user(*WAITS).link
     for text, found in (
@@ -201,7 +182,7 @@ def test_a_file_states_a_model(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(ConfigError) as caught:
-            density.from_file(str(path))()
+            from_file(str(path))()
         assert found in str(caught.value)
     with pytest.raises(ConfigError, match="No such file"):
-        density.from_file(str(tmp_path / "nowhere.toml"))
+        from_file(str(tmp_path / "nowhere.toml"))
