@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -157,17 +158,38 @@ LINKS: Final = {
     "exponential": "log",
     "gamma": "log",
     "gaussian": "identity",
+    "hurdle-poisson": "log",
     "inverse-gaussian": "log",
     "logistic": "logit",
+    "lognormal": "log",
     "negative-binomial": "log",
     "network": "logit",
     "ordinal": "cumulative logit",
     "poisson": "log",
     "probit": "probit",
     "student-t": "identity",
+    "weibull": "log",
+    "zero-inflated-negative-binomial": "log",
+    "zero-inflated-poisson": "log",
 }
 """Link of each family with a mean response."""
-_WITH_SCALARS: Final = ("network", "ordinal")
+
+
+def _shift_of_weibull(scalars: Matrix) -> Vector:
+    each = np.exp(-np.clip(scalars[0], -300.0, 300.0)).ravel()
+    shift = np.array([math.lgamma(1.0 + x) for x in each])
+    return shift.reshape(scalars[0].shape)
+
+
+SHIFTS: Final[dict[str, Callable[[Matrix], Vector]]] = {
+    "hurdle-poisson": lambda s: -np.logaddexp(0.0, s[0]),
+    "lognormal": lambda s: 0.5 * np.exp(2.0 * s[0]),
+    "weibull": _shift_of_weibull,
+    "zero-inflated-negative-binomial": lambda s: -np.logaddexp(0.0, s[1]),
+    "zero-inflated-poisson": lambda s: -np.logaddexp(0.0, s[0]),
+}
+"""What the shared parameters add to the predictor of a mean response."""
+_WITH_SCALARS: Final = ("network", "ordinal", *SHIFTS)
 """Families whose mean response depends on parameters without a column."""
 
 
@@ -193,6 +215,10 @@ class Family:
                 last = total[0]
         with np.errstate(over="ignore"):
             chosen = MEANS[LINKS[self.name]]
+            if self.name == "hurdle-poisson":  # counts above 0 alone
+                last = last - np.log(-np.expm1(-np.exp(last)))
+            if self.name in SHIFTS:
+                last = last + SHIFTS[self.name](eta[1:])
             found: Vector = chosen(last)
             if self.name == "ordinal":  # the sum of P(y > k) over the cut points
                 for cut in np.cumsum(np.exp(eta[1:]), axis=0):

@@ -24,9 +24,9 @@ def log_of(x):  # type: ignore[no-untyped-def]
 
 @inline
 def logistic(x):  # type: ignore[no-untyped-def]
-    """Return ``1 / (1 + exp(-x))`` within 4 ulp, 3e-308 below -708."""
+    """Return ``1 / (1 + exp(-x))`` within 4 ulp; 0 below -708."""
     e = exp(-abs(x))
-    return select(x < 0.0, e, 1.0) / (1.0 + e)
+    return select(x < 0.0, select(x < -708.0, 0.0, e), 1.0) / (1.0 + e)
 
 
 @inline

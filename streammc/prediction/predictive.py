@@ -322,7 +322,7 @@ class PredictTask(PieceTask[Totals]):
         if fault is not None:
             rows, expected = fault
             raise ModelError(
-                f"expected {expected} as response of {self.model.name}, found {y[rows[0]]!r} in "
+                f"expected {expected} as response of {self.model.name}, found {y[rows[0]]:g} in "
                 f"row {start + int(rows[0]) + 1} of {self.where}: mend the response"
             )
 
