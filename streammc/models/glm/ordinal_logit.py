@@ -71,20 +71,24 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     the last no ``b``. The value is NaN where y is none of the categories. See ``protocols.Model``.
     """
     p, m = eta.shape
-    last = np.full(p, np.nan)  # log gaps of the cut points below
-    cut = np.zeros(p + 2)  # cut[k + 1] is c_k
-    d = np.zeros(p + 1)  # gap of each category, and its term with two derivatives
-    w = np.zeros(p + 1)
-    w1 = np.zeros(p + 1)
-    w2 = np.zeros(p + 1)
-    tile = np.empty((5, _TILE))
+    shared = np.zeros((6, p + 2))
+    last = shared[0]  # log gaps of the cut points below
+    last[:] = math.nan
+    cut = shared[1]  # cut[k + 1] is c_k
+    d = shared[2]  # gap of each category, and its term with two derivatives
+    w = shared[3]
+    w1 = shared[4]
+    w2 = shared[5]
+    tile = np.empty((7, min(m, _TILE)))
     level = tile[0]
-    slope = tile[1]  # derivatives in eta
-    curve = tile[2]
-    slope_b = tile[3]  # derivatives of log F(b) in b
-    curve_b = tile[4]
+    a = tile[1]  # c_(y - 1) - eta, then the derivative in eta
+    b = tile[2]  # c_y - eta, then the derivative of log F(b) in b
+    own = tile[3]  # log(1 - exp(a - b))
+    curve = tile[4]  # second derivatives in eta, and of log F(b)
+    curve_b = tile[5]
+    known = tile[6]
     lo = 0
-    while lo < m:
+    while 0 <= lo < m:  # never below 0: tells the compiler that no index counts from the end
         hi = min(lo + _TILE, m)  # rows with the same gaps
         for j in range(1, p):
             i = lo + 1
@@ -96,51 +100,54 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
                 last[j] = eta[j, lo]
                 d[j], w[j], w1[j], w2[j] = _gap(last[j])
             cut[j + 1] = cut[j] + d[j]
-        for i in range(lo, hi):
-            t = i - lo
-            level[t] = select((y[i] >= 0.0) & (y[i] <= p), y[i], 0.0)
+        size = hi - lo
+        for t in range(size):
+            category = y[lo + t]
+            level[t] = select((category >= 0.0) & (category <= p), category, 0.0)
             k = np.int64(level[t])
-            a = select(level[t] > 0.0, cut[k] - eta[0, i], -math.inf)
-            b = select(level[t] < p, cut[k + 1] - eta[0, i], math.inf)
-            below, slope_a, curve_a = logit_row(a, 0.0)
-            above, slope_b[t], curve_b[t] = logit_row(b, 1.0)
+            known[t] = select(k == category, 0.0, math.nan)
+            a[t] = cut[k]
+            b[t] = cut[k + 1]
+            own[t] = w[k]
+        for t in range(size):
+            x = eta[0, lo + t]
+            lower = select(level[t] > 0.0, a[t] - x, -math.inf)
+            upper = select(level[t] < p, b[t] - x, math.inf)
+            below, slope_a, curve_a = logit_row(lower, 0.0)
+            above, slope_b, bend_b = logit_row(upper, 1.0)
             # exp stops at exp(-708): terms that are none are not added
-            value = select(level[t] > 0.0, below, 0.0) + select(level[t] < p, above, 0.0)
-            value += w[k]
-            out[0, i] = select(k == y[i], value, math.nan)
-            slope[t] = -(slope_a + slope_b[t])
-            curve[t] = curve_a + curve_b[t]
+            below = select(level[t] > 0.0, below, 0.0)
+            above = select(level[t] < p, above, 0.0)
+            out[0, lo + t] = ((below + above) + own[t]) + known[t]
+            a[t] = -(slope_a + slope_b)
+            b[t] = slope_b
+            curve[t] = curve_a + bend_b
+            curve_b[t] = bend_b
         if order >= 1:
-            for i in range(lo, hi):
-                out[1, i] = slope[i - lo]
+            for t in range(size):
+                out[1, lo + t] = a[t]
             for j in range(1, p):
-                for i in range(lo, hi):
-                    t = i - lo
-                    own = d[j] * slope_b[t] + w1[j]
-                    at = select(level[t] == j, own, 0.0)
-                    out[1 + j, i] = select(level[t] > j, -d[j] * slope[t], at)
+                for t in range(size):
+                    at = select(level[t] == j, d[j] * b[t] + w1[j], 0.0)
+                    out[1 + j, lo + t] = select(level[t] > j, -d[j] * a[t], at)
         if order == 2:
-            for i in range(lo, hi):
-                out[1 + p, i] = curve[i - lo]
+            for t in range(size):
+                out[1 + p, lo + t] = curve[t]
             row = 1 + p
             for j in range(1, p):
-                for i in range(lo, hi):
-                    t = i - lo
+                for t in range(size):
                     at = select(level[t] == j, curve_b[t], 0.0)
-                    out[row + j, i] = -d[j] * select(level[t] > j, curve[t], at)
+                    out[row + j, lo + t] = -d[j] * select(level[t] > j, curve[t], at)
             for j in range(1, p):
                 row += p + 1 - j
-                for i in range(lo, hi):
-                    t = i - lo
-                    own = d[j] * (slope_b[t] + d[j] * curve_b[t]) + w2[j]
-                    at = select(level[t] == j, own, 0.0)
-                    out[row, i] = select(level[t] > j, d[j] * (d[j] * curve[t] - slope[t]), at)
+                for t in range(size):
+                    at = select(level[t] == j, d[j] * (b[t] + d[j] * curve_b[t]) + w2[j], 0.0)
+                    out[row, lo + t] = select(level[t] > j, d[j] * (d[j] * curve[t] - a[t]), at)
                 for n in range(j + 1, p):
                     both = d[j] * d[n]
-                    for i in range(lo, hi):
-                        t = i - lo
+                    for t in range(size):
                         at = select(level[t] == n, curve_b[t], 0.0)
-                        out[row + n - j, i] = both * select(level[t] > n, curve[t], at)
+                        out[row + n - j, lo + t] = both * select(level[t] > n, curve[t], at)
         lo = hi
 
 
