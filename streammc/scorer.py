@@ -930,8 +930,15 @@ class Scorer:
         if not wanted:
             return found
         points = eta[0][..., None] + spread[..., None] * self._z
+        by_draw = self.family in _WITH_SCALARS
+        if by_draw:  # the mean response is another function of the predictor at each draw
+            shared = np.broadcast_to(eta[1:, ..., None], (len(eta) - 1, *points.shape))
+            moved = np.concatenate([points[None], shared])
+            points = self._model.mean(moved.reshape(len(eta), -1))
         weights = None if self._weights is None else np.repeat(self._weights, self._z.shape[1])
         ends = quantiles(points.reshape(m, -1), wanted, weights, overwrite=True)
+        if by_draw:
+            return [*found, *ends]
         return [*found, *self._model.mean(ends.reshape(1, -1)).reshape(ends.shape)]
 
     def _moments(self, means: Matrix, sd: bool) -> list[Vector]:

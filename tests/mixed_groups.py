@@ -42,6 +42,12 @@ def _negative_binomial(y: Array, eta: Array, s: list[float]) -> Array:
     return stats.nbinom.logpmf(y, phi, phi / (phi + np.exp(eta)))
 
 
+def _ordinal(y: Array, eta: Array, s: list[float]) -> Array:
+    cut = np.concatenate([[-np.inf, 0.0], np.cumsum(np.exp(s)), [np.inf]])
+    k = y.astype(int)
+    return np.log(special.expit(cut[k + 1] - eta) - special.expit(cut[k] - eta))
+
+
 INNER: dict[str, tuple[Any, list[float], Any]] = {
     "logistic": (models.logistic, [], lambda y, eta, s: y * eta - np.logaddexp(0.0, eta)),
     "binomial": (models.binomial, [], lambda y, eta, s: y * eta - np.logaddexp(0.0, eta)),
@@ -58,6 +64,7 @@ INNER: dict[str, tuple[Any, list[float], Any]] = {
         [-0.3],
         lambda y, eta, s: stats.norm.logpdf(y, eta, math.exp(s[0])),
     ),
+    "ordinal": (lambda: models.ordinal(levels=4), [-0.4, 0.3], _ordinal),
     "student-t": (
         models.student_t,
         [-0.3, 1.5],
@@ -96,6 +103,8 @@ def rows_of(name: str, n: int, seed: int = 1) -> tuple[Array, Array]:
         y = (rng.random(n) < 0.4).astype(float)
     elif name == "binomial":
         y = rng.choice([0.0, 0.5, 1.0], n)
+    elif name == "ordinal":
+        y = rng.integers(0, 4, n).astype(float)
     elif name in ("poisson", "negative-binomial"):
         y = rng.poisson(2.0, n).astype(float)
     else:

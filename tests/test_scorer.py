@@ -194,15 +194,16 @@ def test_the_normal_distribution_function_is_that_of_scipy():
 
 
 @pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 + x || g)"])
-@pytest.mark.parametrize("family", ["logistic", "poisson", "gaussian"])
+@pytest.mark.parametrize("family", ["logistic", "poisson", "gaussian", "ordinal"])
 def test_new_groups_are_integrated_as_predict_does(tmp_path, family, formula):
     rng = np.random.default_rng(3)
     table = pd.DataFrame({"y": rng.integers(0, 2, 60), "x": 3 + rng.normal(size=60)})
     table["g"] = [f"a{k}" for k in rng.integers(0, 6, 60)]
     data = from_table(table, formula=formula, dtype="float64")
-    theta = [0.1, 0.5, *([-0.2] if family == "gaussian" else []), 0.3]
+    shared = {"gaussian": [-0.2], "ordinal": [-0.7, 0.4]}
+    theta = [0.1, 0.5, *shared.get(family, []), 0.3]
     theta += [-0.4] if "||" in formula else []
-    model = registry.model(family)()
+    model = registry.model(family)(**({"levels": 4} if family == "ordinal" else {}))
     run = make_run(tmp_path / "run", model, data, draws_near(theta, 0.1, (2, 40)))
     assert "g" == streammc.export(run, tmp_path / "m.json", draws=40)["groups"]
     new = pd.DataFrame({"y": 1, "x": 3 + rng.normal(size=40), "g": "new"})

@@ -186,8 +186,10 @@ def with_data(model: M, dataset: Dataset) -> M:
         )
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
-    if untyped.takes_levels:
-        model = untyped = with_levels(untyped, dataset.table)
+    regression = untyped.of_a_row
+    if regression.takes_levels:
+        sized = with_levels(regression, dataset.table)
+        model = untyped = sized if regression is untyped else replace(untyped, inner=sized)
     prior: Any = untyped.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     if isinstance(prior, ScaledPriors) or recorded:
@@ -266,8 +268,10 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     """
     model = as_found(model, described.get("nodes"))
     untyped: Any = model
-    if untyped.takes_levels and untyped.levels is None:
-        model = untyped = replace(untyped, levels=described.get("levels"))
+    regression = untyped.of_a_row
+    if regression.takes_levels and regression.levels is None:
+        sized = replace(regression, levels=described.get("inner", described).get("levels"))
+        model = untyped = sized if regression is untyped else replace(untyped, inner=sized)
     prior = untyped.prior
     if not isinstance(prior, ScaledPriors):
         return model

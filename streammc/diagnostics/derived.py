@@ -4,8 +4,8 @@ Intraclass correlation: the share of the variance between rows that is between g
 
 For a random intercept with standard deviation tau it is ``tau^2 / (tau^2 + v)``, on the scale of
 the linear predictor. v is the variance of a row given its group: sigma^2 of a Gaussian response,
-and of a binary one that of the latent variable whose sign it is, pi^2 / 3 of a logistic and 1 of a
-probit regression (Goldstein, Browne and Rasbash 2002). Counts have no such v.
+and of a binary or ordinal one that of the latent variable behind it, pi^2 / 3 of a logistic and
+1 of a probit regression (Goldstein, Browne and Rasbash 2002). Counts have no such v.
 """
 
 from __future__ import annotations
@@ -132,7 +132,13 @@ def _only_together(column: str) -> bool:
     return ":" in column
 
 
-_LATENT: Final = {"logistic": math.pi**2 / 3.0, "binomial": math.pi**2 / 3.0, "probit": 1.0}
+_LOGISTIC: Final = math.pi**2 / 3.0
+_LATENT: Final = {
+    "logistic": _LOGISTIC,
+    "binomial": _LOGISTIC,
+    "ordinal": _LOGISTIC,
+    "probit": 1.0,
+}
 """Variance of the latent variable of a trial, by the name of the regression."""
 _SIGMA: Final = "sigma"
 
@@ -166,8 +172,8 @@ def derived(
 def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     """Return the draws of the intraclass correlation of a run of a mixed model.
 
-    ``tau^2 / (tau^2 + v)`` with v = sigma^2 of a gaussian model, pi^2 / 3 of logistic and
-    binomial and 1 of probit ones: on the scale of the linear predictor.
+    ``tau^2 / (tau^2 + v)`` with v = sigma^2 of a gaussian model, pi^2 / 3 of logistic,
+    binomial and ordinal and 1 of probit ones: on the scale of the linear predictor.
 
     Parameters
     ----------
@@ -191,8 +197,8 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
         found_model = f"mixed {inner}" if inner else described.get("name")
         slope = " with a slope" if len(described.get("effects", ())) > 1 else ""
         raise ConfigError(
-            "expected a run of a random intercept of a gaussian, logistic, binomial or probit "
-            f"model, found {found_model}{slope}: report tau instead"
+            "expected a run of a random intercept of a gaussian, logistic, binomial, ordinal or "
+            f"probit model, found {found_model}{slope}: report tau instead"
         )
     values, _ = derived(*draws, described)
     like = next(iter(tree["posterior"].data_vars.values()))

@@ -378,13 +378,18 @@ class GroupedPredictTask(PredictTask):
     def bounds(self, means: Matrix, eta: NDArray[np.float64], made_by: list[GroupPart]) -> Matrix:
         """Return the quantiles (probabilities, m) of the mean response.
 
-        Those of the predictor, of which every mean response is an increasing function. At each
-        draw the effect has J equally probable values, at levels that differ between draws.
+        Those of the predictor, of which every mean response is an increasing function, unless that
+        function differs between draws. At each draw the effect has J equally probable values, at
+        levels that differ between draws.
         """
         levels = effect_levels(self.coefficients.draws)
         points = np.empty((*eta.shape[1:], levels.shape[1]))
         for part in made_by:
-            points[part.rows] = eta[0, part.rows][..., None] + quantile_points(part, levels)
+            points[part.rows] = quantile_points(part, levels)
+        by_draw = self.model.takes_levels
+        points = (
+            responses(self.model, _moved(eta, points)) if by_draw else eta[0][..., None] + points
+        )
         weights = self.coefficients.weights
         ends = quantiles(
             points.reshape(len(points), -1),
@@ -392,6 +397,8 @@ class GroupedPredictTask(PredictTask):
             None if weights is None else np.repeat(weights, levels.shape[1]),
             overwrite=True,
         )
+        if by_draw:
+            return ends
         predictors = np.zeros((len(eta), ends.size))
         predictors[0] = ends.ravel()
         bounds: Matrix = np.asarray(self.model.mean(predictors), dtype=np.float64)

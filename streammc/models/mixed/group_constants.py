@@ -18,6 +18,7 @@ GAMMA: Final = 5
 STUDENT_T: Final = 6
 STUDENT_T_FIXED: Final = 7
 GAUSSIAN: Final = 8
+ORDINAL: Final = 9
 
 KIND: Final = 0
 """Inner likelihood, one of the numbers above."""
@@ -99,6 +100,7 @@ KINDS: Final = {
     "gamma": GAMMA,
     "student-t": STUDENT_T,
     "gaussian": GAUSSIAN,
+    "ordinal": ORDINAL,
 }
 """Codes of their likelihoods, by name."""
 MOST_NODES: Final = 61

@@ -35,6 +35,7 @@ from streammc.models.glm import (
     gamma_log,
     gaussian_identity,
     negative_binomial_log,
+    ordinal_logit,
     poisson_log,
     student_t_identity,
 )
@@ -46,6 +47,7 @@ from streammc.models.mixed.group_constants import (
     KIND,
     LOGISTIC,
     NEGATIVE_BINOMIAL,
+    ORDINAL,
     POISSON,
     PROBIT,
     SLOPE,
@@ -149,6 +151,8 @@ def inner_link(kind, eta, X, y, constants, order, out):  # type: ignore[no-untyp
         student_t_identity.link_fixed(eta, X, y, constants, order, out)
     elif kind == GAUSSIAN:
         gaussian_identity.link(eta, X, y, constants, order, out)
+    elif kind == ORDINAL:
+        ordinal_logit.link(eta, X, y, constants, order, out)
 
 
 @jit(i8(design_view, i8), borrow=True)

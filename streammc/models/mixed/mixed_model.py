@@ -299,8 +299,8 @@ def from_description(described: Mapping[str, Any]) -> MixedModel:
 
 
 _START_ROWS: Final = 2**16
-_TRIALS: Final = ("logistic", "probit", "binomial")
-"""Models in which a row of weight 1 is one trial."""
+_TRIALS: Final = ("logistic", "probit", "binomial", "ordinal")
+"""Models in which a row of weight 1 is one trial; of an ordinal one, a wider latent variable."""
 
 
 @dataclass(frozen=True)
