@@ -320,6 +320,8 @@ class Model(Protocol):
     multimodal: bool
     exchangeable: bool
     takes_trials: bool
+    takes_censored: bool
+    censored: bool
     takes_levels: bool
     levels: int | None
     sufficient: str | None

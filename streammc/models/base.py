@@ -322,8 +322,12 @@ class StatedModel(Shown, ABC):
     takes_trials: ClassVar[bool] = False
     """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
     :meth:`simulate_trials`."""
+    takes_censored: ClassVar[bool] = False
+    """Whether a response below 0 can be minus a time that is censored."""
     takes_levels: ClassVar[bool] = False
     """Whether the response is the number of one of ``levels`` categories."""
+    censored: bool = False
+    """Whether the data have times that are censored, which a family has to take."""
     levels: int | None = None
     """Number of categories; ``None`` where it is open, and of a model without."""
     df: float | None = None
@@ -740,6 +744,8 @@ class LinearModel(FactorModel):
     """
 
     prior: Prior = field(default_factory=partial(as_prior, None))
+    censored: bool = field(default=False, kw_only=True)
+    """Whether responses below 0 are minus times that are censored."""
 
     name: ClassVar[str]
     link_kernel: ClassVar[Any]
@@ -776,8 +782,10 @@ class LinearModel(FactorModel):
         return np.zeros(self.dim(rows.X.shape[1]))
 
     def describe(self) -> dict[str, Any]:
-        """Return the name, the prior and factors with a sampled scale as JSON types."""
-        described = {"name": self.name, "prior": self.prior.describe()}
+        """Return the name, the prior, censoring and factors with a sampled scale as JSON types."""
+        described: dict[str, Any] = {"name": self.name, "prior": self.prior.describe()}
+        if self.censored:
+            described["censored"] = True
         return described | self.described_factors()
 
 

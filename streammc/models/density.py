@@ -240,6 +240,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
         "log_add_exp({0}, {1})", _SUMS, _log_add_exp_slope, _log_add_exp_curve, 2
     ),
     "log1mexp": Function("log1mexp({0})", _SUMS, _log1mexp_slope, _log1mexp_curve),
+    "log_ndtr": Function(
+        "log_ndtr({0})",
+        _SPECIAL,
+        lambda g, a, v: [g.call("mills", a[0])],
+        lambda g, a, v: [g.call("mills_slope", a[0])],
+    ),
+    "mills": Function("log_ndtr_parts({0})[1]", _SPECIAL, None, None),
+    "mills_slope": Function("log_ndtr_parts({0})[2]", _SPECIAL, None, None),
     "excess": Function(
         "(math.expm1({0}) - {0})",
         "math",
@@ -265,6 +273,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "digamma_difference": Function("digamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
     "trigamma_difference": Function("trigamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
     "floor": Function("float(math.floor({0}))", "math", None, None, 1, (0,)),
+    "abs": Function("math.fabs({0})", "math", None, None, 1, (0,)),
     "log_factorial": Function("log_factorial({0})", _SPECIAL, None, None, 1, (0,)),
     "within": Function(
         "within({0}, {1})",
@@ -276,11 +285,12 @@ FUNCTIONS: Final[dict[str, Function]] = {
     ),
 }
 """Functions of an expression by name; ``log_gamma_ratio(a, y)`` is ``log Gamma(a + y) - log
-Gamma(a)``, ``excess(x)`` is ``exp(x) - 1 - x``, and ``within(x, c)`` clips to ``[-c, c]`` values
+Gamma(a)``, ``excess(x)`` is ``exp(x) - 1 - x``, ``log_ndtr`` the log of the normal distribution
+function, and ``within(x, c)`` clips to ``[-c, c]`` values
 alone, not derivatives."""
 
 NAMES: Final = {"pi": math.pi}
-_HIDDEN: Final = {"digamma_difference", "trigamma_difference"}
+_HIDDEN: Final = {"digamma_difference", "trigamma_difference", "mills", "mills_slope"}
 _COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -310,6 +320,9 @@ class Statement:
         Names of the numbers of ``Model.constants``.
     what
         What the expression is called in messages.
+    log_survival
+        ``log P(y > t)``, likewise, at ``y = t``: for rows whose response is ``-t``, a time that is
+        censored. ``None``: there are no such rows.
 
     Raises
     ------
@@ -324,6 +337,7 @@ class Statement:
         where: Mapping[str, str] | None = None,
         constants: Sequence[str] = (),
         what: str = "log density",
+        log_survival: str | None = None,
     ) -> None:
         self.graph = Graph()
         self.what = what
@@ -334,10 +348,14 @@ class Statement:
         self._add_parameters(parameters)
         for k, name in enumerate(constants):
             self._name(name, self.graph.node(_INPUT, f"constants[{k}]"))
-        self._name("y", self.graph.node(_INPUT, "y[i]"))
+        response = self.graph.node(_INPUT, "y[i]")
+        self._name("y", response if log_survival is None else self.graph.call("abs", response))
         for name, each in (where or {}).items():
             self._name(name, self._parsed(each))
         self.value = self._parsed(text)
+        if log_survival is not None:
+            event = self.graph.node("compare", ">", response, self.graph.number(0.0))
+            self.value = self.graph.choose(event, self.value, self._parsed(log_survival))
         self._depends = self.dependencies()
 
     def _add_parameters(self, parameters: Sequence[Parameter]) -> None:
@@ -800,6 +818,7 @@ def _numpy(name: str) -> Callable[..., Any]:
         "trigamma": lambda x: special.polygamma(1, x),
         "log_gamma_ratio": lambda a, y: special.gammaln(a + y) - special.gammaln(a),
         "log_factorial": lambda y: special.gammaln(y + 1.0),
+        "log_ndtr": special.log_ndtr,
         "within": lambda x, bound: np.clip(x, -bound, bound),
     }
     found: Callable[..., Any] = own.get(name) or getattr(np, name)
@@ -842,12 +861,19 @@ class DensityModel(LinearModel):
     mean_response: ClassVar[str]
     where: ClassVar[Mapping[str, str]] = {}
     """Further names of both, each with its expression in those before it."""
+    log_survival: ClassVar[str | None] = None
+    """``log P(y > t)`` at ``y = t``, of a family that takes times that are censored at t."""
+
+    @property
+    def takes_censored(self) -> bool:  # type: ignore[override]
+        """Return whether times may be censored."""
+        return self.log_survival is not None
 
     @property
     def link(self) -> Any:
         """Return the link, which is compiled at its first use."""
-        where = tuple(self.where.items())
-        return _link(self.log_density, self.parameters, where)
+        survival = self.log_survival if self.censored else None
+        return _link(self.log_density, self.parameters, tuple(self.where.items()), survival)
 
     def mean(self, eta: Matrix) -> Vector:
         """Return the mean response per column of ``eta`` (p, m)."""
@@ -905,13 +931,18 @@ class DensityModel(LinearModel):
 
 @cache
 def _link(
-    log_density: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
+    log_density: str,
+    parameters: tuple[Parameter, ...],
+    where: tuple[tuple[str, str], ...],
+    log_survival: str | None = None,
 ) -> Any:
     """Return the link of a log density; one object for each."""
     title = f"Link of the log density ``{log_density}``"
+    if log_survival is not None:
+        title += f", of a censored time ``{log_survival}``"
     title += "".join(f"; ``{name} = {text}``" for name, text in where)
-    source = Statement(log_density, parameters, dict(where)).source(title.replace('"', "'") + ".")
-    return _module(source).link
+    statement = Statement(log_density, parameters, dict(where), log_survival=log_survival)
+    return _module(statement.source(title.replace('"', "'") + ".")).link
 
 
 @cache

@@ -76,6 +76,11 @@ def positive_fault(y: Vector) -> tuple[Index, str] | None:
     return _fault((y > 0.0) & np.isfinite(y), "finite numbers above 0")
 
 
+def time_fault(model: Model, y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is no time above 0, or minus one of a model of censored times."""
+    return positive_fault(np.abs(y) if model.censored else y)
+
+
 def inner_fault(y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is not between 0 and 1."""
     return _fault(

@@ -288,6 +288,15 @@ def log_level(rows: Rows) -> Level:
     return Level(max(min(location, LARGEST_LOG), -LARGEST_LOG), 1.0, LINK_INTERCEPT)
 
 
+def time_level(rows: Rows) -> Level:
+    """Return the level of the log of a time, -t if censored: the log of all time over events."""
+    level = log_level(rows._replace(y=np.abs(rows.y)))
+    if not (rows.y < 0.0).any():
+        return level
+    events = max(float(np.sum(shares(rows) * (rows.y >= 0.0))), 0.5 / len(rows.y))
+    return replace(level, location=min(level.location - math.log(events), LARGEST_LOG))
+
+
 def _usable(model: Any, rows: Rows) -> Rows:
     """Return the rows that count: finite, of positive weight, with a valid response."""
     good = np.isfinite(rows.X).all(axis=1) & np.isfinite(rows.offset)

@@ -180,8 +180,10 @@ def registered_model(described: Mapping[str, Any]) -> Model:
         options = dict(described)
         prior = from_description(options.pop("prior"))
         factors = factor_blocks(options.pop("factors", ()))
+        censored = options.pop("censored", False)
         model: Any = registry.model(options.pop("name"))(prior=prior, **options)
-        return replace(model, factors=factors) if factors else model  # type: ignore[no-any-return]
+        model = replace(model, factors=factors) if factors else model
+        return replace(model, censored=True) if censored else model  # type: ignore[no-any-return]
     except (KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(
             f"expected a run of a registered model, found {described!r} ({error}): continue it "

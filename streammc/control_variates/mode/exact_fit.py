@@ -74,6 +74,8 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
         rows, group = model.rows_of(rows.X)
         slope = None if model.slope is None else rows.X[:, model.features.index(model.slope)]
     used = rows.weight > 0.0
+    if inner.censored:
+        used &= rows.y > 0.0  # a time that is censored has no density, but a probability
     X, offset, group, weight = rows.X[used], rows.offset[used], group[used], rows.weight[used]
     with np.errstate(invalid="ignore", divide="ignore"):
         target = (np.log(rows.y[used]) if relative else rows.y[used]) - offset

@@ -1,4 +1,7 @@
-"""Exponential regression of waiting times: mean ``mu_i = exp(eta_i)``, rate ``1 / mu_i``."""
+"""Exponential regression of waiting times: mean ``mu_i = exp(eta_i)``, rate ``1 / mu_i``.
+
+Of a time ``t`` that is censored, which a store keeps as ``y = -t``, it has ``log P(y_i > t)``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from streammc.models.third_derivative import BOUND_SIGNATURE
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select, within
 from streammc.priors import PriorOption, as_prior
-from streammc.priors.scaled import log_level
+from streammc.priors.scaled import time_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _LARGEST: Final = 1e300
@@ -25,53 +28,58 @@ _EXP_HALF: Final = math.exp(_HALF)
 
 @inline
 def _row(eta, y):  # type: ignore[no-untyped-def]
-    """Return ``-eta - y exp(-eta)`` and ``y exp(-eta)``; never ``inf - inf`` or ``0 inf``."""
+    """Return the value, ``t exp(-eta)`` and the events of a row; never ``inf - inf`` or ``0 inf``.
+
+    The time ``t`` is ``|y|``, and ``y < 0`` is no event.
+    """
     bounded = within(eta, 1024.0)
     shift = select(bounded > _HALF, _HALF, select(bounded < -_HALF, -_HALF, 0.0))
     factor = select(bounded > _HALF, 1.0 / _EXP_HALF, select(bounded < -_HALF, _EXP_HALF, 1.0))
-    ratio = y * exp(shift - bounded) * factor
-    return -within(eta, _LARGEST) - ratio, ratio
+    ratio = abs(y) * exp(shift - bounded) * factor
+    value = select(y < 0.0, 0.0, -within(eta, _LARGEST)) - ratio
+    return value, ratio, select(y < 0.0, 0.0, 1.0)
 
 
 @jit(LINK_SIGNATURE, borrow=True)
 def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """Write ``-eta - y exp(-eta)`` and its derivatives; see ``protocols.Model``.
 
-    Stated for ``y >= 0``. Relative error below 1e-15 of the larger of the two terms.
+    Of ``y < 0``, a censored time, ``y exp(-eta)``. Relative error below 1e-15 of the larger term.
     """
     predictor = eta[0]
     value = out[0]
     if order == 0:
         for i in range(y.shape[0]):
-            value[i], _ = _row(predictor[i], y[i])
+            value[i], _, _ = _row(predictor[i], y[i])
     elif order == 1:
         slope = out[1]
         for i in range(y.shape[0]):
-            value[i], ratio = _row(predictor[i], y[i])
-            slope[i] = ratio - 1.0
+            value[i], ratio, events = _row(predictor[i], y[i])
+            slope[i] = ratio - events
     else:
         slope = out[1]
         curve = out[2]
         for i in range(y.shape[0]):
-            value[i], ratio = _row(predictor[i], y[i])
-            slope[i] = ratio - 1.0
+            value[i], ratio, events = _row(predictor[i], y[i])
+            slope[i] = ratio - events
             curve[i] = -ratio
 
 
 @jit(BOUND_SIGNATURE, borrow=True)
 def third_derivative(eta, reach, y, constants, out):  # type: ignore[no-untyped-def]
-    """Write the largest ``y exp(-eta)`` within reach; see ``models.third_derivative``."""
+    """Write the largest ``|y| exp(-eta)`` within reach; see ``models.third_derivative``."""
     for i in range(eta.shape[0]):
-        _, out[i] = _row(eta[i] - reach[i], y[i])
+        _, out[i], _ = _row(eta[i] - reach[i], y[i])
 
 
 class Exponential(LinearModel):
     """Exponential regression; build it with :func:`exponential`."""
 
     name: ClassVar[str] = "exponential"
+    takes_censored: ClassVar[bool] = True
     sufficient: ClassVar[str | None] = "mean"
     log_concave: ClassVar[bool] = True
-    level: ClassVar[Any] = staticmethod(log_level)
+    level: ClassVar[Any] = staticmethod(time_level)
     link_kernel: ClassVar[Any] = link
     parameters = (predictor(exponential="mean ratio"),)
     mean = staticmethod(exponential_mean)
@@ -79,8 +87,8 @@ class Exponential(LinearModel):
     third_derivative: ClassVar[Any] = staticmethod(third_derivative)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where ``y`` is not finite or below 0."""
-        wrong = np.flatnonzero(~((y >= 0.0) & np.isfinite(y)))
+        """Return where ``y`` is not finite, or below 0 and no censored time."""
+        wrong = np.flatnonzero(~(((y >= 0.0) | self.censored) & np.isfinite(y)))
         return (wrong, "finite numbers from 0") if wrong.size else None
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
@@ -94,12 +102,12 @@ class Exponential(LinearModel):
         They are: zeros; the constant mean, as far as the columns can express a constant; and
         one step of iterated least squares from there, whose weights are equal.
         """
-        level = np.full(len(rows.y), log_level(rows).location)
-        ratio = np.where(rows.weight > 0.0, rows.y, 0.0) * np.exp(-level - rows.offset)
+        level = np.full(len(rows.y), time_level(rows).location)
+        ratio = np.where(rows.weight > 0.0, np.abs(rows.y), 0.0) * np.exp(-level - rows.offset)
         starts = [
             np.zeros(rows.X.shape[1]),
             least_squares(rows.X, level, rows.weight),
-            least_squares(rows.X, level + np.minimum(ratio, _HALF) - 1.0, rows.weight),
+            least_squares(rows.X, level + np.minimum(ratio, _HALF) - (rows.y >= 0.0), rows.weight),
         ]
         return max(starts, key=lambda beta: self._log_lik(rows, beta))
 
@@ -108,7 +116,9 @@ class Exponential(LinearModel):
         used = rows.weight > 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             eta = rows.X[used] @ beta + rows.offset[used]
-            total = -float(rows.weight[used] @ (eta + rows.y[used] * np.exp(-eta)))
+            events = rows.y[used] >= 0.0
+            lost = np.where(events, eta, 0.0) + np.abs(rows.y[used]) * np.exp(-eta)
+            total = -float(rows.weight[used] @ lost)
         return total if math.isfinite(total) else -math.inf
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, predictor, unit_default
 from streammc.models.density import DensityModel
-from streammc.models.responses import positive_fault
+from streammc.models.responses import time_fault
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import Level, response_level
 from streammc.protocols import Matrix, Rows, Vector
@@ -16,7 +16,7 @@ from streammc.protocols import Matrix, Rows, Vector
 
 def _log_response_level(rows: Rows) -> Level:
     """Return the level of a predictor in the units of the log response."""
-    return response_level(rows._replace(y=np.log(rows.y)))
+    return response_level(rows._replace(y=np.log(np.abs(rows.y))))
 
 
 class Lognormal(DensityModel):
@@ -31,8 +31,9 @@ class Lognormal(DensityModel):
     )
     where: ClassVar[dict[str, str]] = {"z": "(log(y) - eta) / sigma"}
     log_density: ClassVar[str] = "-0.5 * z**2 - log(sigma) - 0.5 * log(2 * pi) - log(y)"
+    log_survival: ClassVar[str | None] = "log_ndtr(-z)"
     mean_response: ClassVar[str] = "exp(eta + 0.5 * sigma**2)"
-    response_fault = staticmethod(positive_fault)
+    response_fault = time_fault
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a number per column of ``eta`` (2, m), kept within exp(-690) and exp(690)."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, predictor
 from streammc.models.density import DensityModel
-from streammc.models.responses import positive_fault
+from streammc.models.responses import time_fault
 from streammc.priors import PriorOption, as_prior, half_student_t
-from streammc.priors.scaled import log_level
+from streammc.priors.scaled import time_level
 from streammc.protocols import Matrix, Vector
 
 
@@ -19,15 +19,16 @@ class Weibull(DensityModel):
 
     name: ClassVar[str] = "weibull"
     relative_scale: ClassVar[bool] = True
-    level: ClassVar[Any] = staticmethod(log_level)
+    level: ClassVar[Any] = staticmethod(time_level)
     parameters = (
         predictor(exponential="time ratio"),
         Parameter("shape", support=POSITIVE, default=half_student_t(3.0, 10.0)),
     )
     where: ClassVar[dict[str, str]] = {"z": "shape * (log(y) - eta)"}
     log_density: ClassVar[str] = "log(shape) - log(y) + within(z, 1e300) - exp(z)"
+    log_survival: ClassVar[str | None] = "-exp(z)"
     mean_response: ClassVar[str] = "exp(eta + log_gamma(1 + 1 / shape))"
-    response_fault = staticmethod(positive_fault)
+    response_fault = time_fault
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a time per column of ``eta`` (2, m), kept within exp(-690) and exp(690)."""
