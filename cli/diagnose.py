@@ -57,7 +57,7 @@ def with_interval(document: Mapping[str, Any], path: str, interval: float) -> di
         "parameters": interval_statistics(theta, labels, interval, sign),
         "parameters_original": interval_statistics(original, names, interval, sign),
         "derived": interval_statistics(
-            *derived(theta, labels, run.identity["model"]), interval, sign
+            *derived(original, names, run.identity["model"]), interval, sign
         ),
     }
     changed: dict[str, Any] = {"interval": interval}

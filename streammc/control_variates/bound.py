@@ -239,7 +239,7 @@ def with_levels(model: M, table: Dataset) -> M:
     if len(absent):
         raise ModelError(
             f"{untyped.name}: expected each of the categories 0 to {len(count) - 1} in the column "
-            f"{table.response!r}, found none of {', '.join(map(str, absent))}: number those that "
+            f"{table.response!r}, found none of {', '.join(map(str, absent))}: recode those that "
             "occur from 0, without gaps" + ", and leave levels out" * (untyped.levels is not None)
         )
     return replace(untyped, levels=untyped.levels or len(count))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Quantities derived from draws: odds or rate ratios, intraclass correlation.
+"""Quantities derived from draws: odds or rate ratios, intraclass correlation, cut points.
 
 Intraclass correlation: the share of the variance between rows that is between groups.
 
@@ -153,19 +153,43 @@ def defined(described: Mapping[str, Any]) -> bool:
 def derived(
     theta: NDArray[np.float64], labels: Sequence[str], described: Mapping[str, Any]
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """Return draws (chain, draw, 1) of the intraclass correlation and its label.
+    """Return draws (chain, draw, k) of quantities that follow from the parameters, and labels.
 
-    ``described`` is the model, by ``Model.describe``. Without such a correlation: (chain, draw, 0)
-    and no label.
+    The intraclass correlation, and the cut points of an ordinal response. ``theta`` are draws on
+    the table's scale, ``described`` is the model, by ``Model.describe``. Without such quantities:
+    (chain, draw, 0) and no label.
     """
+    values, names = _cut_points(theta, labels, described)
     if not defined(described):
-        return theta[:, :, :0], []
+        return values, names
     column, inner = described["group"], described["inner"]["name"]
     square = theta[:, :, labels.index(f"tau[{column}]")] ** 2
     rest: Any = _LATENT.get(inner)
     if rest is None:
         rest = theta[:, :, labels.index(_SIGMA)] ** 2
-    return (square / (square + rest))[..., None], [f"icc[{column}]"]
+    correlation = (square / (square + rest))[..., None]
+    return np.concatenate([correlation, values], axis=2), [f"icc[{column}]", *names]
+
+
+def _cut_points(
+    theta: NDArray[np.float64], labels: Sequence[str], described: Mapping[str, Any]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return draws (chain, draw, K - 1) of ``cut[k]``: ``P(y <= k) = logistic(cut[k] - x . beta)``.
+
+    The intercept is part of them: ``cut[k] = c_k - beta[Intercept]``, the ``zeta`` of
+    ``MASS::polr``.
+    """
+    regression = described.get("inner", described)
+    levels = regression.get("levels") if regression.get("name") == "ordinal" else None
+    if levels is None:
+        return theta[:, :, :0], []
+    gaps = [list(labels).index(f"gap[{k}]") for k in range(1, levels - 1)]
+    cut = np.zeros((*theta.shape[:2], levels - 1))
+    np.cumsum(theta[:, :, gaps], axis=2, out=cut[:, :, 1:])
+    intercept = f"beta[{INTERCEPT}]"
+    if intercept in labels:
+        cut -= theta[:, :, list(labels).index(intercept), None]
+    return cut, [f"cut[{k}]" for k in range(levels - 1)]
 
 
 @documented()

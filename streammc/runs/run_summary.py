@@ -260,7 +260,7 @@ class RunSummary(Record):
     parameters: Statistics
     parameters_original: Statistics
     derived: Statistics | None = None
-    """Quantities computed from the parameters, such as ``icc[g]``."""
+    """Quantities computed from the parameters: ``icc[g]``, cut points ``cut[k]``."""
     ratios: Mapping[str, Any] | None
     references: Mapping[str, list[str]] | None = None
     """Label -> reference levels that a coefficient of a level is compared with."""
@@ -368,6 +368,16 @@ def _cells(dataset: Dataset) -> list[str]:
     return [f"the {cells['rows']:,} rows of the table are {dataset.table.n_rows:,} {what}"]
 
 
+def _derived(
+    run: RunDirectory, theta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return draws of what follows from the parameters, and labels; see ``derived``."""
+    table, names = run.state.layout.table, list(run.labels)
+    if table is not None:
+        theta, names = transform(theta, names, table.design, table.blocks)
+    return derived(theta, names, run.identity["model"])
+
+
 def draw_statistics(
     run: RunDirectory, theta: NDArray[np.float64], dataset: Dataset | None
 ) -> dict[str, Any]:
@@ -378,7 +388,7 @@ def draw_statistics(
     """
     names, sign = list(run.labels), negative_signs(run.statistics("sign").get("sign"))
     parameters = summarize_draws(theta, names, sign)
-    more = summarize_draws(*derived(theta, names, run.identity["model"]), sign)
+    more = summarize_draws(*_derived(run, theta), sign)
     found: dict[str, Any] = {
         "parameters": parameters,
         "parameters_original": None,
@@ -443,7 +453,7 @@ def finish_report(
         blocks = blocks_of_run(run, dataset.feature_names)
         moved = transform(theta, names, dict(dataset.attributes), blocks)
         run.add_group("posterior_original", as_variables(*moved, features))
-    more, more_names = derived(theta, names, run.identity["model"])
+    more, more_names = _derived(run, theta)
     if more_names:
         run.add_group("posterior_derived", as_variables(more, more_names, ()))
     tempering = _levels(run, team)

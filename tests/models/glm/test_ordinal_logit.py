@@ -178,7 +178,11 @@ def test_posterior_under_flat_priors_is_at_the_maximum_of_the_likelihood(sampler
     tree = streammc.sample(data, ordinal(flat()), sampler=sampler, **options)
     beta, gap = (tree["posterior"][name].values.reshape(3000, -1) for name in ("beta", "gap"))
     cut = np.c_[np.zeros(3000), np.cumsum(gap, axis=1)]
-    # Thresholds of the columns a and b, back to those of the two columns of the rows.
+    # Thresholds of the columns a and b: of the table, and not of the standardised store.
+    derived = tree["posterior_derived"]["cut"]
+    assert ["0", "1", "2", "3"] == derived["cut_dim"].values.tolist()
+    np.testing.assert_allclose(cut - beta[:, :1], derived.values.reshape(3000, 4), rtol=1e-12)
+    # Back to those of the two columns of the rows.
     intercept = beta[:, :1] + 5.0 * beta[:, 1:2]
     draws = np.c_[2.0 * beta[:, 1], beta[:, 2], cut - intercept]
     away = [
