@@ -111,6 +111,10 @@ MODEL = {
     "counts above 2**53": Case(
         {"x": X, "y": np.where(Y, 1e17, 1.0)}, "found 1e+17 in the row", model="poisson"
     ),
+    "a category that never occurs": Case(
+        {"x": X, "y": 2 * Y}, "none of 1: recode", model="ordinal"
+    ),
+    "one category alone": Case({"x": X, "y": 0 * Y + 3}, "found 3 alone", model="ordinal"),
     "no response": Case({"x": X, "z": Y}, "expected a response in the data"),
     "infinite rates": Case(
         {"x": X, "o": at(np.zeros(ROWS), 3, 1e100), "y": Y},

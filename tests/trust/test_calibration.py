@@ -25,10 +25,10 @@ from streammc.priors import half_normal, lognormal, normal
 
 ALARM, RANKS, ROWS, SLOPE = 1e-3, 99, 25, 0.7
 """False alarms of a family, all quantities together; a rank is a number from 0 to RANKS."""
-LOGARITHMS = {"sigma": (0.0, 0.3), "nu": (1.5, 0.3)}
+LOGARITHMS = {"sigma": (0.0, 0.3), "nu": (1.5, 0.3), "gap[1]": (0.3, 0.5)}
 """Mean and standard deviation of the logarithm of a positive parameter."""
-POSITIVE = {"gaussian": ["sigma"], "student-t": ["sigma", "nu"]}
-FAMILIES = ("logistic", "poisson", "gaussian", "student-t")
+POSITIVE = {"gaussian": ["sigma"], "student-t": ["sigma", "nu"], "ordinal": ["gap[1]"]}
+FAMILIES = ("logistic", "poisson", "gaussian", "student-t", "ordinal")
 GROUPS = 150
 REFUSED: list[int] = []
 """Seeds of the tables that hmc-ecs has refused."""
@@ -50,17 +50,22 @@ def regression(name: str, power: float, seed: int) -> np.ndarray:
     rng = np.random.default_rng([seed, 77])
     names = POSITIVE.get(name, [])
     X = np.c_[np.ones(ROWS), rng.normal(size=ROWS)]
-    beta = SLOPE * rng.standard_normal(2)
-    logs = [mean + sd * rng.standard_normal() for mean, sd in (LOGARITHMS[each] for each in names)]
     prior = {"*": normal(SLOPE)} | {each: lognormal(*LOGARITHMS[each]) for each in names}
-    model = registry.model(name)(prior=prior)
-    y = model.simulate(np.vstack([X @ beta, *(np.full((1, ROWS), each) for each in logs)]), rng)
+    levels = 3 if name == "ordinal" else 0
+    model = registry.model(name)(prior=prior, **({"levels": levels} if levels else {}))
+    y = np.empty(0)
+    while len(np.unique(y)) < levels or not len(y):  # ranks given a property of y are uniform, too
+        beta = SLOPE * rng.standard_normal(2)
+        chosen = (LOGARITHMS[each] for each in names)
+        logs = [mean + sd * rng.standard_normal() for mean, sd in chosen]
+        eta = np.vstack([X @ beta, *(np.full((1, ROWS), each) for each in logs)])
+        y = model.simulate(eta, rng)
     store = streammc.from_arrays(X, y, weight=np.full(ROWS, power))
     options: dict[str, Any] = {"seed": seed, "chains": 1, "warmup": 200, "draws": 8 * RANKS}
     run = streammc.sample(store, model, sampler=streammc.samplers.hmc(), **options)
     posterior = run["posterior"]
     draws = [posterior["beta"].to_numpy()[0, :, j] for j in range(2)]
-    draws += [posterior[each].to_numpy()[0] for each in names]
+    draws += [posterior[each.partition("[")[0]].to_numpy()[0].ravel() for each in names]
     truth = [*beta, *np.exp(logs)]
 
     def log_lik(theta: np.ndarray) -> np.ndarray:
