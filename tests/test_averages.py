@@ -43,6 +43,7 @@ FAMILIES = {
     "exponential": (models.exponential, {}),
     "gamma": (models.gamma, {}),
     "negative-binomial": (models.negative_binomial, {"offset": "o", "weight": "w"}),
+    "ordinal": (lambda: models.ordinal(levels=4), {"weight": "w"}),
     "gaussian": (models.gaussian, {}),
     "student-t": (models.student_t, {}),
 }
@@ -54,7 +55,8 @@ def case(name, tmp_path, table=None):
     table = frame() if table is None else table
     rng = np.random.default_rng(7)
     positive = {"exponential", "gamma"}
-    table["y"] = rng.integers(0, 2, len(table)) + (0.5 if name in positive else 0)
+    most = 4 if name == "ordinal" else 2
+    table["y"] = rng.integers(0, most, len(table)) + (0.5 if name in positive else 0)
     data = streammc.from_table(table, formula=FORMULA, chunk_rows=4096, **columns)
     model = family()
     q = data.n_features

@@ -31,6 +31,7 @@ FAMILIES = {
     "binomial": (models.binomial(), []),
     "poisson": (models.poisson(), []),
     "negative-binomial": (models.negative_binomial(), [1.0]),
+    "ordinal": (models.ordinal(levels=4), [0.2, -0.6]),
     "gamma": (models.gamma(), [0.7]),
     "gaussian": (models.gaussian(), [-0.3]),
     "student-t": (models.student_t(df=6), [-0.3]),
