@@ -23,7 +23,7 @@ from streammc.models.base import MOST_LEVELS
 from streammc.models.responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
-from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock
+from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Rows
 from streammc.registry import MODELS, SAMPLERS
 
 PASS_OPTIONS: Final = """
@@ -186,15 +186,16 @@ def with_data(model: M, dataset: Dataset) -> M:
         )
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
-    regression = untyped.of_a_row
-    if regression.takes_levels:
-        sized = with_levels(regression, dataset.table)
-        model = untyped = sized if regression is untyped else replace(untyped, inner=sized)
+    regression, table = untyped.of_a_row, dataset.table
     prior: Any = untyped.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
-    if isinstance(prior, ScaledPriors) or recorded:
-        table = dataset.table
+    scaled = isinstance(prior, ScaledPriors) or recorded
+    if scaled or regression.takes_levels:
         rows = draw_subset(table, _SUBSET_BYTES)
+    if regression.takes_levels:
+        sized = with_levels(regression, table, rows)
+        model = untyped = sized if regression is untyped else replace(untyped, inner=sized)
+    if scaled:
         coding = table.coding()
         if recorded:
             named = tuple(pair for pair in prior.priors if pair[0] not in prior.scaled)
@@ -206,10 +207,10 @@ def with_data(model: M, dataset: Dataset) -> M:
     return with_nodes(model, dataset)
 
 
-def with_levels(model: M, table: Dataset) -> M:
+def with_levels(model: M, table: Dataset, rows: Rows) -> M:
     """Return a model of categories with as many as the rows have, where their number is open.
 
-    Of a large table a sample is looked at, and all rows where the sample misses a category. The
+    Of a large table ``rows`` are a sample, and all are counted where it misses a category. The
     full pass refuses a row of a higher category, and any other invalid response: a model of such
     rows is returned unchanged.
 
@@ -219,7 +220,6 @@ def with_levels(model: M, table: Dataset) -> M:
         If all rows are of one category, or a category never occurs.
     """
     untyped: Any = model
-    rows = draw_subset(table, _SUBSET_BYTES)
     y = rows.y[rows.weight > 0.0]
     if not len(y) or untyped.response_fault(y) is not None:
         return model
