@@ -127,6 +127,7 @@ def _options_of(design: Mapping[str, Any], formula: str) -> IngestOptions:
         formula=formula,
         offset=None if "offset(" in formula else design.get("offset"),
         trials=design.get("trials"),
+        censored=design.get("censored"),
         weight=design.get("weight"),
         row_id=design.get("row_id"),
         dtype=design.get("dtype") or "float32",

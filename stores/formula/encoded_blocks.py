@@ -60,7 +60,7 @@ from streammc.stores.ingest.coded_factors import (
     stated_factors,
 )
 from streammc.stores.ingest.column_values import Coder, kind, number_order
-from streammc.stores.ingest.columns import Columns, check_types, require_column
+from streammc.stores.ingest.columns import CENSORED, OTHERS, Columns, check_types, require_column
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import INDICATOR, LEVEL, IngestOptions
 from streammc.stores.ingest.row_labels import IdColumn
@@ -311,7 +311,7 @@ class EarlyScan:
     the mean and the standard deviation of its count. Such a formula is scanned and fitted in one
     pass.
 
-    ``others`` are the offset, weight and trials columns by role, outside the formula. ``scored``
+    ``others`` are the columns of ``columns.OTHERS`` by role, outside the formula. ``scored``
     says whether the table has the response. A lone factor is a term that is a factor of text and
     nothing else: its levels are counted as codes, and columns of all other terms are scanned.
     """
@@ -339,6 +339,7 @@ class EarlyScan:
             offset,
             others.get("weight"),
             others.get("trials"),
+            others.get(CENSORED),
         )
         self._faults = Faults()
         self._scanner = Scanner(self._columns, self._faults, drop_missing=False, rounding=False)
@@ -565,7 +566,7 @@ class FormulaBlocks:
         self._progress = progress
         self._scored = scored
         text, fitted = options.formula or "", options.like and options.like["formula"]
-        others = {name: getattr(options, name) for name in ("offset", "weight", "trials")}
+        others = {name: getattr(options, name) for name in OTHERS}
         terms = read_terms(text)
         if fitted is None:
             refuse_powers(text)
@@ -625,6 +626,7 @@ class FormulaBlocks:
             offset,
             others.get("weight"),
             others.get("trials"),
+            others.get(CENSORED),
         )
         dense = [features[j] for j in LevelCounts(self.factors, len(features)).dense]
         codes = [label(factor.node) for factor in self.factors]

@@ -1,4 +1,4 @@
-"""The choice of response, features, offset, weight and trials among the columns of a table."""
+"""The choice of response, features, offset, weight and so on among the columns of a table."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from streammc.stores.ingest.ingest_options import IngestOptions
 
 INTERCEPT: Final = "Intercept"
+CENSORED: Final = "censored"
+OTHERS: Final = ("offset", "weight", "trials", CENSORED)
+"""Roles of columns that are neither the response nor a feature."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +32,18 @@ class Columns:
     offset: str | None
     weight: str | None
     trials: str | None = None
+    censored: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns: features, response, offset, weight, trials."""
-        others = (self.response, self.offset, self.weight, self.trials)
+        """All columns: features, response, and those of :data:`OTHERS`."""
+        others = (self.response, *(getattr(self, role) for role in OTHERS))
         return (*self.features, *(name for name in others if name is not None))
 
     @property
     def roles(self) -> dict[str, str]:
         """Role of each column that is not a feature, by column name."""
-        names = ("response", "offset", "weight", "trials")
-        chosen = {name: getattr(self, name) for name in names}
+        chosen = {name: getattr(self, name) for name in ("response", *OTHERS)}
         return {column: role for role, column in chosen.items() if column is not None}
 
     def index(self, name: str | None) -> int | None:
@@ -53,14 +56,14 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
 
     The columns ``row_id`` and ``options.group`` are not among them.
     """
-    names = ("response", "offset", "weight", "trials")
-    roles = {**{name: getattr(options, name) for name in names}, "row id": row_id}
-    roles["group"] = options.group
-    if options.trials is not None and options.response is None:
-        raise ConfigError(
-            f"expected the column of successes as --response with --trials {options.trials}, "
-            "found none: add --response"
-        )
+    roles = {name: getattr(options, name) for name in ("response", *OTHERS)}
+    roles |= {"row id": row_id, "group": options.group}
+    for role, what in (("trials", "successes"), (CENSORED, "times")):
+        if roles[role] is not None and options.response is None:
+            raise ConfigError(
+                f"expected the column of {what} as --response with --{role} {roles[role]}, "
+                "found none: add --response"
+            )
     taken: dict[str, str] = {}
     for role, name in roles.items():
         if name is None:
@@ -96,7 +99,12 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
             ": name a feature, or add the intercept"
         )
     columns = Columns(
-        options.response, tuple(chosen), options.offset, options.weight, options.trials
+        options.response,
+        tuple(chosen),
+        options.offset,
+        options.weight,
+        options.trials,
+        options.censored,
     )
     check_types(table, columns.names, columns.roles)
     _refuse_categories(table, columns.features)

@@ -69,6 +69,14 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "into --trials",
     ),
     "more successes than trials": ("at most as many successes as trials", "correct the counts"),
+    "marks of censoring other than 0 and 1": (
+        "0 or 1",
+        "write 1 where the event had not happened by the time of the row, and 0 where it had",
+    ),
+    "times of 0 or less": (
+        "times above 0 with --censored",
+        "correct the times, or leave such rows out",
+    ),
     "huge weights": ("weights of at most 2**53", "rescale the column given to --weight"),
     "unseen levels": (
         "levels that were there when the formula was fitted",

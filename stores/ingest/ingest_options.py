@@ -11,7 +11,7 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import STAND_INS, read_design
 from streammc.stores.formula.parser import columns_of, read_terms
-from streammc.stores.ingest.columns import INTERCEPT
+from streammc.stores.ingest.columns import INTERCEPT, OTHERS
 from streammc.stores.ingest.table_options import TableOptions
 from streammc.stores.sources.tables import Table
 
@@ -59,6 +59,10 @@ class IngestOptions(TableOptions):
                     "are levels and which numbers; give --formula"
                 )
             object.__setattr__(self, "missing_as", tuple(dict.fromkeys(ways)) or None)
+        if self.trials is not None and self.censored is not None:
+            raise ConfigError(
+                "expected --trials or --censored, found both: successes are no times; leave one out"
+            )
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
             raise ConfigError(
                 f"expected an integer as seed, found {self.seed!r}: give a whole number"
@@ -114,8 +118,8 @@ def refuse_spellings(options: IngestOptions, table: Table) -> None:
 def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
     """Return options without a response, for a table of rows to predict, or ``None``.
 
-    With ``options.like`` a table may lack response, trials and weight, which a prediction
-    does not need. ``None`` if the table has a response, or without ``options.like``.
+    With ``options.like`` a table may lack response, trials, censoring and weight, which a
+    prediction does not need. ``None`` if the table has a response, or without ``options.like``.
     """
     if options.like is None:
         return None
@@ -126,7 +130,7 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
     if not needed or any(name in table for name in needed):
         return None
     weight = options.weight if options.weight is not None and options.weight in table else None
-    return replace(options, response=None, trials=None, weight=weight)
+    return replace(options, response=None, trials=None, censored=None, weight=weight)
 
 
 def as_in(options: IngestOptions, store: Any) -> IngestOptions:
@@ -148,7 +152,7 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
             "leave out --cells"
         )
     attributes = dict(store.attributes)
-    columns = ("formula", "response", "features", "offset", "weight", "trials", "codes_above")
+    columns = ("formula", "response", "features", *OTHERS, "codes_above")
     decided = (*columns, "group", "group_as", "missing_as")
     for name in decided:
         if getattr(options, name) is not None:
@@ -158,7 +162,7 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
         if not getattr(options, name):
             raise ConfigError(f"expected --like or --no-{name}, found both: leave out --no-{name}")
     document, intercept = attributes["formula"], bool(attributes["intercept"])
-    others: dict[str, Any] = {key: attributes.get(key) for key in ("offset", "weight", "trials")}
+    others: dict[str, Any] = {key: attributes.get(key) for key in OTHERS}
     if document is not None:
         if read_design(document, "the store").terms.offsets:
             others["offset"] = None

@@ -34,7 +34,13 @@ from streammc.stores.ingest.coded_factors import (
     LevelCounts,
     codes_attribute,
 )
-from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
+from streammc.stores.ingest.columns import (
+    CENSORED,
+    INTERCEPT,
+    Columns,
+    choose_columns,
+    text_columns,
+)
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import (
     MISSING,
@@ -331,6 +337,7 @@ class Prepared:
             "offset": self.columns.offset,
             "weight": self.columns.weight,
             "trials": self.columns.trials,
+            **({} if self.columns.censored is None else {CENSORED: self.columns.censored}),
             "intercept": options.intercept,
             "standardization": standardization,
             "formula": self._design and self._design.document(),
@@ -478,7 +485,7 @@ def prepared_table(
 
 def statistics_of(options: IngestOptions) -> Statistics | None:
     """Return the response whose sums suffice; ``None`` if it is no column used as it is."""
-    if options.sufficient is None or options.trials is not None:
+    if options.sufficient is None or (options.trials or options.censored) is not None:
         return None
     name = options.response
     if options.formula is not None:
@@ -494,7 +501,8 @@ class Encoding:
     A record has, if there are any, the fields ``X`` of dense columns without the intercept, and
     ``codes`` (K,), ``y``, ``offset`` and ``weight``; ``coded_factors.Expansion`` makes the
     arrays of a store of it. With trials ``y`` is the proportion of successes, and
-    ``weight`` is multiplied by the trials; that of a cell by its rows. The last fields are
+    ``weight`` is multiplied by the trials; that of a cell by its rows. Of a time that is censored
+    ``y`` is minus the time. The last fields are
     ``row_id`` and ``group`` or ``row_group``, if there are row ids or labels of groups.
     """
 
@@ -575,6 +583,9 @@ class Encoding:
             records["weight"] = values[trials]
             if self.columns.weight is not None:
                 records["weight"] *= values[self.columns.index(self.columns.weight)]
+        censored = self.columns.index(self.columns.censored)
+        if censored is not None:
+            np.negative(records["y"], out=records["y"], where=values[censored] == 1)
         if counts is not None:
             weighted = (self.columns.weight or self.columns.trials) is not None
             records["weight"] = records["weight"] * counts if weighted else counts

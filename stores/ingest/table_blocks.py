@@ -31,7 +31,7 @@ from streammc.stores.ingest.column_values import (
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
 from streammc.stores.ingest.shuffle import append
-from streammc.stores.rows.row_weights import find_trial_faults, find_weight_faults
+from streammc.stores.rows.row_weights import find_time_faults, find_trial_faults, find_weight_faults
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
 from streammc.trace.zarr_files import crc32c
@@ -323,7 +323,7 @@ class Scan:
 class Scanner:
     """Accumulator of moments, ranges and rounding errors of columns, block by block.
 
-    Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``;
+    Missing values, infinities, bad weights, counts of trials and times are recorded in ``faults``;
     the moments are valid only without such faults. Without ``rounding`` the rounding errors in
     float32 are 0. ``count`` is called with the rows of every block that are kept, and what
     ``counted(start, stop)`` returns of them: how many rows of the table each is.
@@ -392,6 +392,8 @@ class Scanner:
         y_dtype = None
         if response is not None:
             bounds = moments.minimum[response], moments.maximum[response]
+            if self._columns.censored is not None:  # minus the time
+                bounds = -bounds[1], bounds[1]
             y_dtype = response_dtype(*bounds, self._whole, self._single)
             y_dtype = "float64" if self._columns.trials else y_dtype
         return Scan(
@@ -423,7 +425,7 @@ def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
 def _check_weights(
     start: int, values: Matrix, columns: Columns, faults: Faults, counts: Index | None
 ) -> None:
-    """Record invalid weights and invalid counts of successes and trials."""
+    """Record invalid weights, counts of successes and trials, and times that are censored."""
     weight, trials = columns.index(columns.weight), columns.index(columns.trials)
     times = 1 if counts is None else counts
     if weight is not None:
@@ -434,6 +436,15 @@ def _check_weights(
         find_trial_faults(faults, names, start, values[response], values[trials])
         total = values[trials] if weight is None else values[trials] * values[weight]
         find_weight_faults(faults, names[1], start, np.maximum(total, 0.0) * times)
+    censored = columns.index(columns.censored)
+    if censored is not None and response is not None:
+        find_time_faults(
+            faults,
+            (columns.names[response], columns.names[censored]),
+            start,
+            values[response],
+            values[censored],
+        )
 
 
 def _clean(

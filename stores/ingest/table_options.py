@@ -30,6 +30,10 @@ class ColumnOptions:
         Column of binomial trials N, whole numbers of at least 0; the response holds the
         successes C, whole numbers up to N. The store has the proportion C/N as ``y`` (0 if
         N = 0) and N times the weight as ``weight``.
+    censored
+        Column of 0 and 1, or of truth values: 1 where the response is a time at which the event
+        had not happened. The store has ``y`` below 0 there, for ``weibull``, ``exponential`` and
+        ``lognormal``. Times are above 0.
     row_id
         Column of row ids, integers or text, which predictions carry. By default the position
         of the row in the table, from 0, over all sources; rows left out for missing values
@@ -95,6 +99,9 @@ class ColumnOptions:
     )
     trials: str | None = setting(
         None, "Binomial trials; the response counts successes.", metavar="COLUMN", key="ingest"
+    )
+    censored: str | None = setting(
+        None, "1 where a time is censored: no event by then.", metavar="COLUMN", key="ingest"
     )
     row_id: str | None = setting(
         None, "Ids of the rows in predictions; default: position.", metavar="COLUMN", key="ingest"

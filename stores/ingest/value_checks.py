@@ -77,6 +77,13 @@ def check_values(
                 f"expected a positive {what} in {name!r}, found only 0"
                 ": check the column, or leave it out"
             )
+    index = columns.index(columns.censored)
+    if index is not None and scan.minimum[index] == 1 and options.like is None:
+        raise DataError(
+            f"expected 0 in some row of {columns.censored!r}, found only 1: with all times "
+            "censored there is no event, and the data say no more than that the rate is low; "
+            "check that 1 marks the rows without an event"
+        )
     # Features are excluded if they are scaled, or checked for float32 below.
     keeps = options.dtype == "float64" and not options.standardize
     scaled = 0 if keeps else len(columns.features)

@@ -1,4 +1,4 @@
-"""Row weights, and binomial trials expressed as weights.
+"""Row weights, binomial trials expressed as weights, and times that are censored.
 
 A row of weight w contributes its likelihood to the power w. ``C`` successes in ``N`` trials
 have, up to the constant ``log binomial(N, C)``, the log-likelihood
@@ -6,6 +6,9 @@ have, up to the constant ``log binomial(N, C)``, the log-likelihood
     N [(C/N) log p + (1 - C/N) log(1 - p)],
 
 which is ``N`` times that of the response ``C/N``. Trials therefore need no array of their own.
+
+Times are above 0. Where the event had not happened by the time ``t``, which is then censored, the
+response is ``-t``.
 """
 
 from __future__ import annotations
@@ -48,6 +51,16 @@ def find_trial_faults(
     if bad.any():
         pairs = [f"{c:.0f} of {n:.0f}" for c, n in zip(successes, trials, strict=True)]
         faults.add("more successes than trials", names[0], start, bad, pairs)
+
+
+def find_time_faults(
+    faults: Faults, names: tuple[str, str], start: int, times: Vector, censored: Vector
+) -> None:
+    """Record marks that are neither 0 nor 1, and times that are not above 0; NaN is ignored."""
+    bad = np.isfinite(censored) & (censored != 0) & (censored != 1)
+    faults.add("marks of censoring other than 0 and 1", names[1], start, bad, censored)
+    with np.errstate(invalid="ignore"):
+        faults.add("times of 0 or less", names[0], start, times <= 0, times)
 
 
 def proportions(successes: Vector, trials: Vector) -> Vector:

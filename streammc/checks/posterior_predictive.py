@@ -153,7 +153,8 @@ def posterior_predictive(
     DataError
         If the run is unfinished, or a log-likelihood is not finite.
     ModelError
-        If the model has no response that can be simulated, or the table has trials and weights.
+        If the model has no response that can be simulated, the table has trials and weights, or
+        times that are censored.
     RefusedError
         If the run has signs, or a temperature other than 1.
     """
@@ -175,7 +176,7 @@ def posterior_predictive(
     table, own = store, store.fingerprint == opened.identity["store"]
     if isinstance(built, MixedModel):
         table, own = rows_of_run(opened, store), True
-    _refuse_unknown_trials(built, table)
+    _refuse_unknown_responses(built, table)
     require_rows(table, "replicate")
     at, some = _gathered(table, rows, seed)
     arrays = _arrays(opened, built, table, (at, some), posterior, seed)
@@ -229,7 +230,7 @@ def prior_predictive(
     ConfigError
         If an option is out of range, or a prior is flat.
     ModelError
-        If the model has groups, or no response that can be simulated.
+        If the model has groups, or no response that can be simulated; or times are censored.
     """
     from streammc.trace.datatree import prior_tree
 
@@ -241,7 +242,7 @@ def prior_predictive(
             f"expected a model of a response without groups, found {model.name!r} for "
             f"{store.address!r}: draw from the prior of a model without them"
         )
-    _refuse_unknown_trials(model, store)
+    _refuse_unknown_responses(model, store)
     require_rows(store, "replicate")
     bound = resolved(model, store)
     labels = tuple(bound.labels(store.feature_names))
@@ -278,8 +279,15 @@ def _require_rows_wanted(rows: object) -> None:
         raise ConfigError(f"expected at least 1 row, found rows={rows!r}: give a whole number")
 
 
-def _refuse_unknown_trials(model: Model, table: Dataset) -> None:
-    """Raise ModelError where a store has only the product of trials and weights."""
+def _refuse_unknown_responses(model: Model, table: Dataset) -> None:
+    """Raise ModelError where a store has products of trials and weights, or no times of events."""
+    censored = table.attributes.get("censored")
+    if censored:
+        raise ModelError(
+            f"expected times of events, found some that are censored by {censored!r}: replicated "
+            "times are those of events, and not comparable; give rows --like the store without "
+            "their response to draw such times, and compare log scores"
+        )
     trials, weight = (table.attributes.get(name) for name in ("trials", "weight"))
     if trials and weight and model.of_a_row.takes_trials:
         raise ModelError(

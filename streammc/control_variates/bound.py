@@ -261,7 +261,7 @@ class _Categories(PassTask[Index]):
 
 
 def as_recorded(model: M, described: Mapping[str, Any]) -> M:
-    """Return the model with scales of default priors, levels and nodes, as a run recorded them.
+    """Return the model with scales of default priors, levels and so on, as a run recorded them.
 
     ``described`` is ``Model.describe()`` of the run. Priors of the model that are given by name
     stay. If the run has no scaled defaults, or names other priors, the model is returned unchanged.
@@ -272,6 +272,8 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     if regression.takes_levels and regression.levels is None:
         sized = replace(regression, levels=described.get("inner", described).get("levels"))
         model = untyped = sized if regression is untyped else replace(untyped, inner=sized)
+    if regression.takes_censored and described.get("censored"):
+        model = untyped = replace(untyped, censored=True)
     prior = untyped.prior
     if not isinstance(prior, ScaledPriors):
         return model

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, ModelError
 from streammc.group_table import GroupTable
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.likelihood.unit_words import GROUP
@@ -407,12 +407,29 @@ def relative_sizes(dataset: Dataset, units: Index) -> Vector:
     return sizes
 
 
+def with_censoring(model: Any, attributes: Mapping[str, Any]) -> Any:
+    """Return the model for data with times that are censored, if a store says so.
+
+    ModelError if the family has none.
+    """
+    column = attributes.get("censored")
+    if column is None or model.censored:
+        return model
+    if not model.takes_censored:
+        raise ModelError(
+            f"{model.of_a_row.name}: expected a family of times for those that are censored by "
+            f"{column!r}, such as weibull, exponential or lognormal without groups, found one "
+            "without censoring: choose one of these, or make the store without --censored"
+        )
+    return replace(model, censored=True)
+
+
 def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Dataset, Any]:
     """Return data set and model as passes and samplers see them.
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
     with the effects that the table states; a regression on a table with factors as columns gets
-    their effects. Others are returned unchanged.
+    their effects, one of times that are censored knows so. Others are returned unchanged.
 
     Parameters
     ----------
@@ -423,8 +440,11 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
     ------
     ConfigError
         If the model has no mixed model, or nodes are given for a table without groups.
+    ModelError
+        If times are censored, and the family has none that are.
     """
     table, stated = dataset.table, dataset.attributes
+    model = with_censoring(model, stated)
     if table.groups is None or dataset.unit_offset is not None:
         if nodes is not None and table.groups is None:
             raise ConfigError(

@@ -209,7 +209,8 @@ def _scores(
         own, facts["auc"] = curves(totals.histogram, task.thresholds.edges, *band)
         arrays |= own
     if task.covariate is not None:
-        own = calibration(totals.groups.T, task.covariate.edges, *band, task.scored)
+        observed = task.scored and not task.model.censored  # a censored time is no observation
+        own = calibration(totals.groups.T, task.covariate.edges, *band, observed)
         arrays |= own
         facts["by"] = len(own["group_mean"][1])
     return facts, arrays

@@ -127,11 +127,12 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
                 f"expected the knots, levels and kinds that the run's formula "
                 f"{mine.get('text')!r} was fitted with, found others in the store: {_LIKE}"
             )
-    # Trials belong to the response, which a table to predict may lack.
-    for key in ("offset", "trials") if table.get("response") is not None else ("offset",):
-        if (run[key] is None) != (table[key] is None):
+    # Trials and censoring belong to the response, which a table to predict may lack.
+    of_response = ("trials", "censored") if table.get("response") is not None else ()
+    for key in ("offset", *of_response):
+        if (run.get(key) is None) != (table.get(key) is None):
             raise IdentityError(
-                f"expected {'no ' * (run[key] is None)}{key} as in the store of the run, found "
+                f"expected {'no ' * (run.get(key) is None)}{key} as in the store of the run, found "
                 f"{table[key] or 'none'}: {_LIKE}"
             )
     return warnings

@@ -193,7 +193,7 @@ def registered_model(described: Mapping[str, Any]) -> Model:
 
 DESIGN_KEYS: Final = (
     *("features", "intercept", "standardization", "formula"),
-    *("response", "offset", "trials"),
+    *("response", "offset", "trials", "censored"),
     # How the rows were made, so that another table, or the same one again, is read alike.
     *("weight", "row_id", "dtype", "missing", "n_dropped", "shuffle_seed", "cells"),
 )
