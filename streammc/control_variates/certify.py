@@ -20,6 +20,7 @@ from streammc.control_variates.full_pass.block_pass import (
     Histogram,
     row_order,
 )
+from streammc.control_variates.mode.dispersion import dispersion_warnings
 from streammc.control_variates.mode.factor_scales import with_effects
 from streammc.control_variates.mode.modes import (
     exact_fit_words,
@@ -281,6 +282,8 @@ def _warnings(
         lines += unseen
     if centre.integrated:
         lines.append(exact_fit_words(model, labels))
+    if search.converged:
+        lines += dispersion_warnings(request.dataset, model, search.subset, search.at.theta)
     lines += quadrature_warnings(
         model, search.subset, search.at.theta, search.deltas, request.dataset.n_rows
     )

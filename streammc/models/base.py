@@ -319,6 +319,8 @@ class StatedModel(Shown, ABC):
     """Sums of the responses of equal rows that decide their likelihood, beside their number:
     ``mean``, the sum; ``counts``, that of whole numbers, up to a constant; ``moments``, the sum and
     the sum of squares. ``None``: none are known."""
+    if_overdispersed: ClassVar[str] = ""
+    """What to do where responses vary more than this family without a scale has them vary."""
     takes_trials: ClassVar[bool] = False
     """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
     :meth:`simulate_trials`."""

@@ -72,6 +72,9 @@ class Binomial(LinearModel):
     analytic: ClassVar[bool] = True
     third_derivative: ClassVar[Any] = staticmethod(third_derivative)
     takes_trials: ClassVar[bool] = True
+    if_overdispersed: ClassVar[str] = (
+        "shares of one group have something in common: give the groups, (1 | group)"
+    )
 
     def log_constant(self, y: Vector, trials: Vector) -> float | None:
         """Return ``sum log C(n, n y)``, which the link leaves out.

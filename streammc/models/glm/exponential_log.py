@@ -83,6 +83,7 @@ class Exponential(LinearModel):
     link_kernel: ClassVar[Any] = link
     parameters = (predictor(exponential="mean ratio"),)
     mean = staticmethod(exponential_mean)
+    if_overdispersed: ClassVar[str] = "take gamma or weibull, whose shape is free"
     analytic: ClassVar[bool] = True
     third_derivative: ClassVar[Any] = staticmethod(third_derivative)
 

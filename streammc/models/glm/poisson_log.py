@@ -78,6 +78,9 @@ class Poisson(LinearModel):
     mean = staticmethod(exponential_mean)
     response_fault = staticmethod(count_fault)
     parameters = (predictor(exponential="rate ratio"),)
+    if_overdispersed: ClassVar[str] = (
+        "take negative-binomial, whose phi says how much more they vary"
+    )
     analytic: ClassVar[bool] = True
     third_derivative: ClassVar[Any] = staticmethod(third_derivative)
 
