@@ -145,6 +145,42 @@ COUNTS: dict[str, Case] = {
         "n = 5", "gamma", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
         {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
     ),
+    "inverse-gaussian-5": Case(
+        "n = 5", "inverse-gaussian", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
+    ),
+    "lognormal-5": Case(
+        "n = 5", "lognormal", "auto", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        {"*": "normal(0, 10)", "sigma": "half_student_t(3, 5)"},
+    ),
+    "weibull-5": Case(
+        "n = 5", "weibull", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
+    ),
+    "beta-5": Case(
+        "n = 5", "beta", "hmc", only([0.02, 0.3, 0.5, 0.99, 0.7]),
+        {"*": "normal(0, 5)", "phi": "half_student_t(3, 30)"},
+    ),
+    "zero-inflated-poisson-none": Case(
+        "no zero", "zero-inflated-poisson", "auto", only([1.0, 3.0, 1.0, 4.0, 7.0, 2.0]),
+        {"*": "normal(0, 1.5)"},
+    ),
+    "zero-inflated-poisson-all": Case(
+        "all zeros", "zero-inflated-poisson", "hmc", only(np.zeros(8)), {"*": "normal(0, 1.5)"},
+    ),
+    "zero-inflated-negative-binomial-9": Case(
+        "n = 9", "zero-inflated-negative-binomial", "hmc",
+        only([0.0, 3.0, 0.0, 40.0, 7.0, 0.0, 0.0, 1.0, 2.0]),
+        {"*": "normal(0, 1.5)", "phi": "half_student_t(3, 10)"},
+    ),
+    "hurdle-poisson-7": Case(
+        "n = 7", "hurdle-poisson", "hmc", only([0.0, 3.0, 1.0, 4.0, 0.0, 0.0, 2.0]),
+        {"*": "normal(0, 1.5)"},
+    ),
+    "ordinal-6": Case(
+        "n = 6", "ordinal", "hmc", only([0.0, 2.0, 1.0, 2.0, 0.0, 2.0]),
+        {"*": "normal(0, 5)", "gap*": "half_student_t(3, 10)"},
+    ),
     "exponential-5": Case(
         "n = 5", "exponential", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]), {"*": "normal(0, 10)"},
     ),

@@ -94,6 +94,53 @@ def negative_binomial(eta: Array, y: Array, log_phi: Array) -> Array:
     return rising + y * eta - special.gammaln(y + 1.0) - (phi + y) * np.log1p(ratio)
 
 
+def inverse_gaussian(eta: Array, y: Array, log_shape: Array) -> Array:
+    away = np.square(y * np.exp(-eta) - 1.0) * np.exp(log_shape) / y
+    return np.asarray(0.5 * (log_shape - np.log(2.0 * math.pi * y**3) - away))
+
+
+def lognormal(eta: Array, y: Array, log_sigma: Array) -> Array:
+    return gaussian(eta, np.log(y), log_sigma) - np.log(y)
+
+
+def weibull(eta: Array, y: Array, log_shape: Array) -> Array:
+    z = np.exp(log_shape) * (np.log(y) - eta)
+    return np.asarray(log_shape - np.log(y) + z - np.exp(z))
+
+
+def beta(eta: Array, y: Array, log_phi: Array) -> Array:
+    phi, mean = np.exp(log_phi), special.expit(eta)
+    a, b = phi * mean, phi * (1.0 - mean)
+    return np.asarray((a - 1.0) * np.log(y) + (b - 1.0) * np.log1p(-y) - special.betaln(a, b))
+
+
+def inflated(log_odds: Array, y: Array, counts: Array) -> Array:
+    log_zero, log_rest = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
+    return np.where(y == 0.0, np.logaddexp(log_zero, log_rest + counts), log_rest + counts)
+
+
+def zero_inflated_poisson(eta: Array, y: Array, log_odds: Array) -> Array:
+    return inflated(log_odds, y, poisson(eta, y))
+
+
+def zero_inflated_negative_binomial(eta: Array, y: Array, log_phi: Array, log_odds: Array) -> Array:
+    return inflated(log_odds, y, negative_binomial(eta, y, log_phi))
+
+
+def hurdle_poisson(eta: Array, y: Array, log_odds: Array) -> Array:
+    above = poisson(eta, y) - np.log(-np.expm1(-np.exp(eta)))
+    zero, rest = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
+    return np.where(y == 0.0, zero, rest + above)
+
+
+def ordinal(eta: Array, y: Array, *log_gaps: Array) -> Array:
+    """Category k has the chance F(c_k - eta) - F(c_(k-1) - eta), c_0 = 0."""
+    cuts = np.cumsum([np.zeros_like(log_gaps[0]), *map(np.exp, log_gaps)], axis=0)
+    below = [np.zeros_like(eta), *(special.expit(cut - eta) for cut in cuts), np.ones_like(eta)]
+    chances = np.diff(below, axis=0)
+    return np.log(np.choose(y.astype(int)[None, :].repeat(len(chances[0]), 0), list(chances)))
+
+
 LINEAR: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
     "logistic": (bernoulli, ()),
     "binomial": (bernoulli, ()),
@@ -104,6 +151,14 @@ LINEAR: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
     "gaussian": (gaussian, ("sigma",)),
     "student-t": (student_t, ("sigma", "nu")),
     "negative-binomial": (negative_binomial, ("phi",)),
+    "inverse-gaussian": (inverse_gaussian, ("shape",)),
+    "lognormal": (lognormal, ("sigma",)),
+    "weibull": (weibull, ("shape",)),
+    "beta": (beta, ("phi",)),
+    "zero-inflated-poisson": (zero_inflated_poisson, ("logit_zi",)),
+    "zero-inflated-negative-binomial": (zero_inflated_negative_binomial, ("phi", "logit_zi")),
+    "hurdle-poisson": (hurdle_poisson, ("logit_hu",)),
+    "ordinal": (ordinal, ("gap[1]",)),
 }
 
 

@@ -16,6 +16,7 @@ POSITIVE = (
     "phi",
     "nu",
     "shape",
+    "gap",
     "tau",
     "length_scale",
     "sigma_f",

@@ -79,10 +79,10 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
         _, z = _compared(share, zeros)
         gap = share - float(zeros.mean())
         if abs(z) > _DOUBTLESS and abs(gap) > _SHARE:
-            what = "more" if gap > 0.0 else "fewer"
+            what, other = "more" if gap > 0.0 else "fewer", "negative-binomial"
             lines.append(
-                f"{what} responses are 0 than under {'negative-binomial' if lines else model.name}, "
-                f"{share:.1%} and not {float(zeros.mean()):.1%}; where zeros have a cause of their own, take a "
+                f"{what} responses are 0 than under {other if lines else model.name}, {share:.1%} "
+                f"and not {float(zeros.mean()):.1%}; where zeros have a cause of their own, take a "
                 "zero-inflated model or hurdle-poisson"
             )
     return lines
