@@ -322,9 +322,11 @@ class Model(Protocol):
     takes_trials: bool
     takes_censored: bool
     censored: bool
+    mean_by_draw: bool
     takes_levels: bool
     levels: int | None
     sufficient: str | None
+    if_overdispersed: str
     derivative_bounds: tuple[float, ...]
     """These traits have their meanings and defaults in ``models.base.StatedModel``."""
 

@@ -48,6 +48,16 @@ def _ordinal(y: Array, eta: Array, s: list[float]) -> Array:
     return np.log(special.expit(cut[k + 1] - eta) - special.expit(cut[k] - eta))
 
 
+def _inflated(y: Array, eta: Array, s: list[float]) -> Array:
+    zero, counts = special.log_expit(s[0]), stats.poisson.logpmf(y, np.exp(eta))
+    counts += special.log_expit(-s[0])
+    return np.where(y == 0.0, np.logaddexp(zero, counts), counts)
+
+
+def _weibull(y: Array, eta: Array, s: list[float]) -> Array:
+    return stats.weibull_min.logpdf(y, math.exp(s[0]), scale=np.exp(eta))
+
+
 INNER: dict[str, tuple[Any, list[float], Any]] = {
     "logistic": (models.logistic, [], lambda y, eta, s: y * eta - np.logaddexp(0.0, eta)),
     "binomial": (models.binomial, [], lambda y, eta, s: y * eta - np.logaddexp(0.0, eta)),
@@ -65,6 +75,13 @@ INNER: dict[str, tuple[Any, list[float], Any]] = {
         lambda y, eta, s: stats.norm.logpdf(y, eta, math.exp(s[0])),
     ),
     "ordinal": (lambda: models.ordinal(levels=4), [-0.4, 0.3], _ordinal),
+    "weibull": (models.weibull, [0.4], _weibull),
+    "zero-inflated-poisson": (models.zero_inflated_poisson, [-0.6], _inflated),
+    "text": (
+        lambda: models.user("waits", "-eta - y * exp(-eta)", response="y > 0", mean="exp(eta)"),
+        [],
+        lambda y, eta, s: -eta - y * np.exp(-eta),
+    ),
     "student-t": (
         models.student_t,
         [-0.3, 1.5],
@@ -105,7 +122,7 @@ def rows_of(name: str, n: int, seed: int = 1) -> tuple[Array, Array]:
         y = rng.choice([0.0, 0.5, 1.0], n)
     elif name == "ordinal":
         y = rng.integers(0, 4, n).astype(float)
-    elif name in ("poisson", "negative-binomial"):
+    elif name in ("poisson", "negative-binomial", "zero-inflated-poisson"):
         y = rng.poisson(2.0, n).astype(float)
     else:
         y = rng.gamma(2.0, 1.0, n)

@@ -326,6 +326,8 @@ class StatedModel(Shown, ABC):
     :meth:`simulate_trials`."""
     takes_censored: ClassVar[bool] = False
     """Whether a response below 0 can be minus a time that is censored."""
+    mean_by_draw: ClassVar[bool] = False
+    """Whether the mean response depends on shared parameters, beside the predictor."""
     takes_levels: ClassVar[bool] = False
     """Whether the response is the number of one of ``levels`` categories."""
     censored: bool = False

@@ -875,6 +875,12 @@ class DensityModel(LinearModel):
         survival = self.log_survival if self.censored else None
         return _link(self.log_density, self.parameters, tuple(self.where.items()), survival)
 
+    @property
+    def mean_by_draw(self) -> bool:  # type: ignore[override]
+        """Return whether the mean response depends on more than the first predictor."""
+        text, where = self.mean_response, tuple(dict(self.where).items())
+        return text is not None and _reads(text, self.parameters, where) > {0}
+
     def mean(self, eta: Matrix) -> Vector:
         """Return the mean response per column of ``eta`` (p, m)."""
         return _stated(self.mean_response, self.parameters, tuple(self.where.items()))(eta)
@@ -954,6 +960,15 @@ def _stated(
 ) -> Callable[..., Vector]:
     """Return a function of predictors, and of responses, with the values of an expression."""
     return Statement(text, parameters, dict(where), what=what).evaluate
+
+
+@cache
+def _reads(
+    text: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
+) -> frozenset[int]:
+    """Return the predictors that an expression depends on."""
+    stated = Statement(text, parameters, dict(where), what="mean response")
+    return stated.dependencies()[stated.value]
 
 
 # A model of the user's own, which is text alone: nothing of it is evaluated as Python.

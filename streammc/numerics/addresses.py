@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
-from streammc.numerics.jit import inline
+from streammc.numerics.jit import LINK_TYPE, inline
 
 ABSENT: Final = 0
 """Code of an array that is not there."""
@@ -81,6 +81,20 @@ def read(address, code, index):  # type: ignore[no-untyped-def]
     if code == 10:
         return read_u8(address, index)
     return read_u1(address, index)  # also a boolean
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def link_at(_context: Any, address: Any) -> Any:
+    """Return the link whose entry for pointers is at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = cgutils.create_struct_proxy(signature.return_type)(context, builder)
+        pointer.c_addr = builder.inttoptr(args[0], pointer.c_addr.type)
+        pointer.py_addr = cgutils.get_null_value(pointer.py_addr.type)
+        pointer.jit_addr = cgutils.get_null_value(pointer.jit_addr.type)
+        return pointer._getvalue()
+
+    return LINK_TYPE(types.int64), generate
 
 
 _MATRIX: Any = types.Array(types.float64, 2, "C")

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError, ModelError
 from streammc.models.mixed.group_constants import (
-    KINDS,
     PANELS,
     STUDENT_T,
     STUDENT_T_FIXED,
     group_constants,
 )
 from streammc.models.mixed.group_effects import normal_densities
+from streammc.models.mixed.mixed_model import constants_of, kind_of
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
 from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
@@ -386,7 +386,7 @@ class GroupedPredictTask(PredictTask):
         points = np.empty((*eta.shape[1:], levels.shape[1]))
         for part in made_by:
             points[part.rows] = quantile_points(part, levels)
-        by_draw = self.model.takes_levels
+        by_draw = self.model.mean_by_draw
         points = (
             responses(self.model, _moved(eta, points)) if by_draw else eta[0][..., None] + points
         )
@@ -423,13 +423,12 @@ class GroupedPredictTask(PredictTask):
 
     def _of_normal(self, eta: NDArray[np.float64], sd: Matrix, y: Vector) -> Matrix:
         """Return the log densities (k, S) of responses, integrated over normal effects."""
-        kind = KINDS[self.model.name]
-        if kind == STUDENT_T and len(self.model.constants):
-            kind = STUDENT_T_FIXED
+        kind, own_constants = kind_of(self.model), constants_of(self.model)
+        assert kind is not None
         wide = (sd.max(axis=1) > _NARROW) | (kind in (STUDENT_T, STUDENT_T_FIXED))
         scalars, log_density = len(self.coefficients.scalars), np.empty(sd.shape)
         for rows, nodes in ((np.flatnonzero(~wide), _NODES), (np.flatnonzero(wide), PANELS)):
-            constants = group_constants(kind, 0, scalars, False, -1, nodes, self.model.constants)
+            constants = group_constants(kind, 0, scalars, False, -1, nodes, own_constants)
             values = np.empty((len(rows), sd.shape[1]))
             own = np.ascontiguousarray(eta[:, rows])
             normal_densities(own, sd[rows], y[rows], constants, values)

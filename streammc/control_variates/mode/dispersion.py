@@ -13,7 +13,7 @@ the dispersion (McCullagh and Nelder 1989, section 4.5), and by the number of ze
 from __future__ import annotations
 
 import math
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
             lines.append(
                 f"the responses vary {ratio:.3g} times as much as those of {model.name} with the "
                 f"same means: intervals are about {math.sqrt(ratio):.2g} times too narrow; "
-                + _advice(model)
+                + (model.if_overdispersed or "take a model with a scale of its own")
             )
     counts = bool((y == np.floor(y)).all()) and y.min() == 0.0 and y.max() > 1.0
     if counts:
@@ -95,8 +95,3 @@ def _compared(found: float, expected: Vector) -> tuple[float, float]:
         return 1.0, 0.0
     # Of few replicates the spread is uncertain, and of rare events it may be seen as 0.
     return found / mean, (found - mean) / max(1.5 * sd, 1e-3 * mean)
-
-
-def _advice(model: Model) -> str:
-    other = cast(str, getattr(model, "if_overdispersed", ""))
-    return other or "take a model with a scale of its own"

@@ -166,6 +166,7 @@ class Ordinal(LinearModel):
 
     name: ClassVar[str] = "ordinal"
     takes_levels: ClassVar[bool] = True
+    mean_by_draw: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ STUDENT_T: Final = 6
 STUDENT_T_FIXED: Final = 7
 GAUSSIAN: Final = 8
 ORDINAL: Final = 9
+AT_ADDRESS: Final = 10
+"""A link stated as text, whose address in this process is the only constant of its own."""
 
 KIND: Final = 0
 """Inner likelihood, one of the numbers above."""
@@ -105,11 +107,3 @@ KINDS: Final = {
 """Codes of their likelihoods, by name."""
 MOST_NODES: Final = 61
 """Quadrature nodes of a group."""
-_PACKAGE: Final = "streammc.models.glm."
-"""Package of these models: another model of the same name has another likelihood."""
-
-
-def of_family(model: Any) -> bool:
-    """Return whether a model is one of the package's regressions with one linear predictor."""
-    known = model.name in KINDS
-    return known and type(model).__module__.startswith(_PACKAGE)

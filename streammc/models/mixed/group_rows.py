@@ -40,6 +40,7 @@ from streammc.models.glm import (
     student_t_identity,
 )
 from streammc.models.mixed.group_constants import (
+    AT_ADDRESS,
     BINOMIAL,
     FEATURES,
     GAMMA,
@@ -54,6 +55,7 @@ from streammc.models.mixed.group_constants import (
     STUDENT_T,
     STUDENT_T_FIXED,
 )
+from streammc.numerics.addresses import link_at
 from streammc.numerics.jit import design_view, f8, i8, jit, matrix, vector
 from streammc.numerics.special import exp, log, log_factorial, within
 
@@ -153,6 +155,8 @@ def inner_link(kind, eta, X, y, constants, order, out):  # type: ignore[no-untyp
         gaussian_identity.link(eta, X, y, constants, order, out)
     elif kind == ORDINAL:
         ordinal_logit.link(eta, X, y, constants, order, out)
+    elif kind == AT_ADDRESS:
+        link_at(types.int64(constants[0]))(eta, X, y, constants, order, out)
 
 
 @jit(i8(design_view, i8), borrow=True)

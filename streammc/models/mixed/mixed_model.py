@@ -27,9 +27,10 @@ from streammc.models.base import (
     predictors_at,
     unit_default,
 )
+from streammc.models.density import DensityModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
-from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS, of_family
+from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS
 from streammc.models.mixed.group_link import link, table_constants, table_link
 from streammc.models.table_scale import EFFECTS, INTERCEPT, ScaleBlock
 from streammc.priors import FamilyPrior, half_student_t, lkj
@@ -124,9 +125,8 @@ class MixedModel(LinearModel):
     @property
     def constants(self) -> Vector:
         """Return the constants of a group's link, see ``mixed.group_constants``."""
-        kind = KINDS[self.inner.name]
-        if kind == group_constants.STUDENT_T and len(self.inner.constants):
-            kind = group_constants.STUDENT_T_FIXED
+        kind = kind_of(self.inner)
+        assert kind is not None
         return group_constants.group_constants(
             kind,
             self.n_features,
@@ -134,7 +134,7 @@ class MixedModel(LinearModel):
             self.correlated,
             -1 if self.slope is None else self.features.index(self.slope),
             self.nodes,
-            self.inner.constants,
+            constants_of(self.inner),
             self.noise,
         )
 
@@ -241,12 +241,12 @@ def mixed(
     ('beta[Intercept]', 'beta[hour]', 'tau[carrier]')
     """
     name = inner.name
-    if not of_family(inner):
+    if kind_of(inner) is None:
         raise ConfigError(
-            f"expected one of {', '.join(KINDS)} for the groups of {groups.column!r}, found "
-            f"{'another model of the name ' * (name in KINDS)}{name!r}: its likelihood "
-            "of a row cannot be integrated over group effects; choose one of these, or leave the "
-            "groups out"
+            f"expected one of {', '.join(KINDS)}, or a model stated as text, for the groups of "
+            f"{groups.column!r}, found {'another model of the name ' * (name in KINDS)}{name!r}: "
+            "its likelihood of a row cannot be integrated over group effects; choose one of these, "
+            "or leave the groups out"
         )
     terms, features = tuple(groups.terms), tuple(feature_names)
     if not terms or terms[0] != _ONE or len(terms) > 2:
@@ -277,6 +277,34 @@ def mixed(
         nodes=count,
         automatic=nodes is None and name != "gaussian",
     )
+
+
+_PACKAGE: Final = "streammc.models.glm."
+"""Package of these models: another model of the same name has another likelihood."""
+
+
+def kind_of(model: Any) -> int | None:
+    """Return the code of the likelihood of a row; ``None`` if groups cannot integrate it.
+
+    It is one of the package's regressions, or stated as text, with one linear predictor.
+    """
+    if isinstance(model, DensityModel):
+        return group_constants.AT_ADDRESS if model.n_linear == 1 else None
+    known = model.name in KINDS and type(model).__module__.startswith(_PACKAGE)
+    kind = KINDS[model.name] if known else None
+    return (
+        group_constants.STUDENT_T_FIXED
+        if kind == group_constants.STUDENT_T and len(model.constants)
+        else kind
+    )
+
+
+def constants_of(model: Any) -> Vector:
+    """Return the constants of the inner link: of one that is stated as text its address."""
+    if kind_of(model) != group_constants.AT_ADDRESS:
+        constants: Vector = model.constants
+        return constants
+    return np.array([float(model.link.__wrapper_address__())])
 
 
 def from_description(described: Mapping[str, Any]) -> MixedModel:
@@ -408,10 +436,10 @@ def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
     if not stated or untyped.factors:
         return model
     regression = untyped.inner if isinstance(model, MixedModel) else untyped
-    if not of_family(regression):
+    if kind_of(regression) is None:
         raise ConfigError(
-            f"expected one of {', '.join(KINDS)} for the effects of {stated[0]['column']!r}, "
-            f"found {untyped.name!r}: columns of levels need a linear "
+            f"expected one of {', '.join(KINDS)}, or a model stated as text, for the effects of "
+            f"{stated[0]['column']!r}, found {untyped.name!r}: columns of levels need a linear "
             "predictor; choose one of these, or make the store without the factor"
         )
     return replace(untyped, factors=factor_blocks(stated))  # type: ignore[no-any-return]
