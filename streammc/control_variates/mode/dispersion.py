@@ -40,7 +40,9 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
     """
     summed = "statistics" in (dataset.table.attributes.get("cells") or {})
     own_functions = bool(getattr(model, "functions", None))  # of the user: they may do anything
-    if summed or model.n_linear == 0 or is_mixed_model(model) or own_functions:
+    if summed or model.censored or own_functions:
+        return []
+    if model.n_linear == 0 or is_mixed_model(model):
         return []
     used = np.flatnonzero(subset.weight > 0.0)
     used = used[:: -(-len(used) // _ROWS)] if len(used) else used
