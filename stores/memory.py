@@ -194,6 +194,7 @@ def from_arrays(
     offset: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     trials: ArrayLike | None = None,
+    censored: ArrayLike | None = None,
     row_id: ArrayLike | None = None,
     factors: Mapping[str, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
@@ -223,6 +224,9 @@ def from_arrays(
     trials
         (n,) binomial trials N; ``y`` then counts successes and is stored as the proportion
         y / N, with the weight multiplied by N.
+    censored
+        (n,) 0 and 1, or booleans: 1 where the event had not happened by the time ``y``, which is
+        then stored as ``-y``. Times are above 0.
     row_id
         (n,) integers or text that identify the rows in predictions. ``None``: the number of
         the row, from 0.
@@ -270,6 +274,7 @@ def from_arrays(
         )
     check_finite(matrix, names)
     vectors = {"y": y, "offset": offset, "weight": weight, "trials": trials}
+    vectors["censored"] = censored
     response_values, offsets, weights = weighted(*checked_vectors(vectors, rows))
     attributes = {
         "format": FORMAT,
@@ -289,6 +294,8 @@ def from_arrays(
         attributes |= coded
     if trials is not None:
         attributes |= {"trials": "trials"} | ({} if weight is None else {"weight": "weight"})
+    if censored is not None:
+        attributes["censored"] = "censored"
     ids = None
     if row_id is not None:
         from streammc.stores.ingest.row_labels import in_memory

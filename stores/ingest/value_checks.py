@@ -23,6 +23,7 @@ from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.table_blocks import Scan
 from streammc.stores.iso_words import ISO_DATE
 from streammc.stores.number_checks import LARGEST
+from streammc.stores.rows.row_weights import all_censored
 from streammc.stores.sources.tables import Table
 
 # Largest rounding error of a column, in standard deviations: by float32, or in the table.
@@ -79,11 +80,7 @@ def check_values(
             )
     index = columns.index(columns.censored)
     if index is not None and scan.minimum[index] == 1 and options.like is None:
-        raise DataError(
-            f"expected 0 in some row of {columns.censored!r}, found only 1: with all times "
-            "censored there is no event, and the data say no more than that the rate is low; "
-            "check that 1 marks the rows without an event"
-        )
+        raise all_censored(columns.names[index])
     # Features are excluded if they are scaled, or checked for float32 below.
     keeps = options.dtype == "float64" and not options.standardize
     scaled = 0 if keeps else len(columns.features)

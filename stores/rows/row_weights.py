@@ -63,6 +63,15 @@ def find_time_faults(
         faults.add("times of 0 or less", names[0], start, times <= 0, times)
 
 
+def all_censored(column: str) -> DataError:
+    """Return the error for times without an event."""
+    return DataError(
+        f"expected 0 in some row of {column!r}, found only 1: with all times censored there is no "
+        "event, and the data say no more than that the rate is low; check that 1 marks the rows "
+        "without an event"
+    )
+
+
 def proportions(successes: Vector, trials: Vector) -> Vector:
     """Return ``successes / trials`` (m,), 0 for rows without trials."""
     some = trials > 0
@@ -71,20 +80,29 @@ def proportions(successes: Vector, trials: Vector) -> Vector:
 
 
 def weighted(
-    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
+    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector, censored: Vector
 ) -> tuple[NDArray[Any], Vector, Vector]:
-    """Check weights and trials; return the response, the offset and the weight of the rows."""
+    """Check weights, trials and times; return response, offset and weight of the rows."""
     faults = Faults()
     find_weight_faults(faults, "weight", 0, weight)
     if trials.size:
         if not y.size:
             raise ConfigError("expected the successes as y with trials, found no y: pass y")
         find_trial_faults(faults, ("y", "trials"), 0, y, trials)
+    if censored.size:
+        if not y.size or trials.size:
+            found = "trials too: leave one out" if trials.size else "no y: pass y"
+            raise ConfigError(f"expected times as y with censored, found {found}")
+        find_time_faults(faults, ("y", "censored"), 0, y, censored)
     faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
     if trials.size:
         y, weight = proportions(y, trials), trials * weight if weight.size else trials
         find_weight_faults(faults, "trials", 0, weight)
         faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if censored.size:
+        if censored.all():
+            raise all_censored("censored")
+        y = np.where(censored == 1, -y.astype(np.float64), y)
     if weight.size and not weight.any():
         raise DataError("expected a positive weight in some row, found only 0: check the weights")
     return y, offset, weight

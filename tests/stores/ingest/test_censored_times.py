@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from streammc import append, from_table, ingest, open_store
+from streammc import append, from_arrays, from_table, ingest, open_store
 from streammc.errors import ConfigError, DataError
 
 T = [2.5, 1.0, 4.0, 0.5, 3.0, 3.0]
@@ -105,3 +105,28 @@ def test_what_is_no_mark_or_no_time_is_refused_in_one_line(
     with pytest.raises((DataError, ConfigError), match=words) as caught:
         from_table(rows, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_arrays_are_censored_alike() -> None:
+    X = np.ones((6, 1))
+    for marks in (C, np.array(C, bool)):
+        store = from_arrays(X, np.array(T), censored=marks)
+        assert responses(store).tolist() == Y
+        assert store.attributes["censored"] == "censored"
+    whole = from_arrays(X, np.array([2, 1, 200, 5, 3, 7], np.uint8), censored=C)
+    assert responses(whole).tolist() == [2, -1, 200, -5, 3, -7]
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "words"),
+    [
+        (T, {"censored": [0, 1, 2, 0, 1, 0]}, "'censored', found marks of censoring other than"),
+        ([0.0, *T[1:]], {"censored": C}, "times above 0 with --censored in column 'y'"),
+        (T, {"censored": [1] * 6}, "with all times censored there is no event"),
+        (None, {"censored": C}, "expected times as y with censored, found no y"),
+        ([1.0] * 6, {"censored": C, "trials": [1] * 6}, "censored, found trials too"),
+    ],
+)
+def test_arrays_that_are_no_censored_times_are_refused(y: Any, options: Any, words: str) -> None:
+    with pytest.raises((DataError, ConfigError), match=words):
+        from_arrays(np.ones((6, 1)), y, **options)
