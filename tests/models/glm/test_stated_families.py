@@ -1,0 +1,167 @@
+"""Posteriors of the families stated as text, against maximum likelihood by scipy.
+
+Under flat priors the posterior of many rows is the normal distribution at the maximum of the
+likelihood with the inverse of its curvature, up to the order of one over the rows. The densities of
+this file are those of ``scipy.stats``, and parameters are as the posterior has them. The partner is
+the same posterior against responses of another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import streammc
+from streammc import registry
+from streammc.priors import flat, half_cauchy
+from streammc.protocols import Matrix, Vector
+
+ROWS, COEFFICIENTS = 3000, np.array([0.6, 0.4, -0.3, 0.3, -0.2])
+Density = Callable[..., Vector]
+
+
+def with_zeros(chance: float, y: Vector, log_rest: Vector) -> Vector:
+    """Return the log probability of counts with more zeros, of which the chance is given."""
+    more = np.where(y == 0, np.log(chance + (1.0 - chance) * np.exp(log_rest)), -np.inf)
+    return np.where(y == 0, more, np.log1p(-chance) + log_rest)
+
+
+def inverse_gaussian(y: Vector, eta: Vector, shape: float) -> Vector:
+    log_density: Vector = stats.invgauss.logpdf(y, np.exp(eta) / shape, scale=shape)
+    return log_density
+
+
+def lognormal(y: Vector, eta: Vector, sigma: float) -> Vector:
+    log_density: Vector = stats.lognorm.logpdf(y, sigma, scale=np.exp(eta))
+    return log_density
+
+
+def weibull(y: Vector, eta: Vector, shape: float) -> Vector:
+    log_density: Vector = stats.weibull_min.logpdf(y, shape, scale=np.exp(eta))
+    return log_density
+
+
+def beta(y: Vector, eta: Vector, phi: float) -> Vector:
+    mu = special.expit(eta)
+    log_density: Vector = stats.beta.logpdf(y, phi * mu, phi * (1.0 - mu))
+    return log_density
+
+
+def zero_inflated_poisson(y: Vector, eta: Vector, logit_zi: float) -> Vector:
+    return with_zeros(special.expit(logit_zi), y, stats.poisson.logpmf(y, np.exp(eta)))
+
+
+def zero_inflated_negative_binomial(y: Vector, eta: Vector, phi: float, logit_zi: float) -> Vector:
+    counts = stats.nbinom.logpmf(y, phi, phi / (phi + np.exp(eta)))
+    return with_zeros(special.expit(logit_zi), y, counts)
+
+
+def hurdle_poisson(y: Vector, eta: Vector, logit_hu: float) -> Vector:
+    chance, mu = special.expit(logit_hu), np.exp(eta)
+    above = stats.poisson.logpmf(y, mu) - np.log(-np.expm1(-mu))
+    return np.where(y == 0, np.log(chance), np.log1p(-chance) + above)
+
+
+class Family(NamedTuple):
+    """One family: its log density by scipy, and the truth of its table."""
+
+    log_density: Density
+    shared: dict[str, float]
+    other: dict[str, float]
+    """Shared parameters of the partner's responses."""
+
+
+FAMILIES = {
+    "inverse-gaussian": Family(inverse_gaussian, {"shape": 2.0}, {"shape": 2.6}),
+    "lognormal": Family(lognormal, {"sigma": 0.8}, {"sigma": 1.0}),
+    "weibull": Family(weibull, {"shape": 1.5}, {"shape": 1.8}),
+    "beta": Family(beta, {"phi": 4.5}, {"phi": 6.0}),
+    "zero-inflated-poisson": Family(zero_inflated_poisson, {"logit_zi": -0.8}, {"logit_zi": 0.0}),
+    "zero-inflated-negative-binomial": Family(
+        zero_inflated_negative_binomial,
+        {"phi": 3.0, "logit_zi": -0.8},
+        {"phi": 3.0, "logit_zi": 0.0},
+    ),
+    "hurdle-poisson": Family(hurdle_poisson, {"logit_hu": -0.5}, {"logit_hu": 0.0}),
+}
+
+
+class Fitted(NamedTuple):
+    """Maximum likelihood and posterior of one table, both of (beta, shared)."""
+
+    mean: Vector
+    sd: Vector
+    maximum: Vector
+    """Of the likelihood of the same table."""
+    error: Vector
+    """Standard errors."""
+    other: Vector
+    """Maximum of the partner's likelihood, of responses of another shape."""
+
+
+def maximum_likelihood(
+    family: Family, X: Matrix, y: Vector, shared: dict[str, float]
+) -> tuple[Vector, Vector]:
+    """Return the maximum of the likelihood (d,) and standard errors (d,), from near the truth."""
+    q = X.shape[1]
+
+    def log_lik(at: Vector) -> float:
+        return float(family.log_density(y, X @ at[:q], *at[q:]).sum())
+
+    at = np.array([*COEFFICIENTS, *shared.values()])
+    for _ in range(4):
+        slope, curve = differences(log_lik, at)
+        at = at - np.linalg.solve(curve, slope)
+    slope, curve = differences(log_lik, at)
+    error = np.sqrt(-np.diag(np.linalg.inv(curve)))
+    assert np.abs(np.linalg.solve(curve, slope) / error).max() < 1e-3
+    return at, error
+
+
+def differences(f: Callable[[Vector], float], at: Vector) -> tuple[Vector, Matrix]:
+    """Return the gradient (d,) and Hessian (d, d) by central differences of step 1e-3."""
+    steps = 1e-3 * np.eye(len(at))
+    slope = np.array([f(at + e) - f(at - e) for e in steps]) / 2e-3
+    curve = [[f(at + a + b) - f(at + a - b) - f(at - a + b) + f(at - a - b) for b in steps]
+             for a in steps]  # fmt: skip
+    return slope, np.array(curve) / 4e-6
+
+
+def responses(name: str, X: Matrix, shared: dict[str, float]) -> Vector:
+    """Return simulated responses, of the same random numbers for all ``shared``."""
+    sampled = [value if key.startswith("logit") else np.log(value) for key, value in shared.items()]
+    eta = np.vstack([X @ COEFFICIENTS, *(np.full((1, len(X)), each) for each in sampled)])
+    return registry.model(name)().simulate(eta, np.random.default_rng(5))
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def fitted(request: pytest.FixtureRequest) -> Fitted:
+    """Posterior and maximum likelihood of one family, of two columns and a factor."""
+    name, family = request.param, FAMILIES[request.param]
+    rng = np.random.default_rng(1)
+    level = rng.integers(0, 3, ROWS)
+    columns = [np.ones(ROWS), *rng.normal(size=(2, ROWS)), level == 1, level == 2]
+    X = np.column_stack(columns).astype(np.float64)
+    y = responses(name, X, family.shared)
+    frame = {"x": X[:, 1], "z": X[:, 2], "g": np.array(["a", "b", "c"])[level], "y": y}
+    prior = {"phi": half_cauchy(1e4), "*": flat()} if "negative" in name else flat()
+    run = streammc.sample(
+        streammc.from_table(frame, formula="y ~ x + z + g"), registry.model(name)(prior), seed=1
+    )
+    posterior = run["posterior"]
+    draws = [posterior[key].to_numpy() for key in ("beta", *family.shared)]
+    theta = np.concatenate([each.reshape(*each.shape[:2], -1) for each in draws], axis=2)
+    theta = theta.reshape(-1, theta.shape[2])
+    found = maximum_likelihood(family, X, y, family.shared)
+    other, _ = maximum_likelihood(family, X, responses(name, X, family.other), family.other)
+    return Fitted(theta.mean(0), theta.std(0), *found, other)
+
+
+def test_posterior_is_at_the_maximum_of_the_likelihood_by_scipy(fitted: Fitted) -> None:
+    assert np.abs((fitted.mean - fitted.maximum) / fitted.error).max() < 0.15
+    assert np.abs(fitted.sd / fitted.error - 1.0).max() < 0.1
+    assert np.abs((fitted.mean - fitted.other) / fitted.error).max() > 3.0
