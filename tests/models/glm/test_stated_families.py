@@ -4,10 +4,14 @@ Under flat priors the posterior of many rows is the normal distribution at the m
 likelihood with the inverse of its curvature, up to the order of one over the rows. The densities of
 this file are those of ``scipy.stats``, and parameters are as the posterior has them. The partner is
 the same posterior against responses of another shape.
+
+Default priors do not decide: modes stay where they are under priors ten times wider, and where the
+response has another unit, they move by its logarithm alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,8 +21,9 @@ from scipy import special, stats
 
 import streammc
 from streammc import registry
-from streammc.priors import flat, half_cauchy
-from streammc.protocols import Matrix, Vector
+from streammc.control_variates import compute, resolved
+from streammc.priors import flat, from_description, half_cauchy, normal
+from streammc.protocols import Dataset, Matrix, Model, Vector
 
 ROWS, COEFFICIENTS = 3000, np.array([0.6, 0.4, -0.3, 0.3, -0.2])
 Density = Callable[..., Vector]
@@ -138,20 +143,29 @@ def responses(name: str, X: Matrix, shared: dict[str, float]) -> Vector:
     return registry.model(name)().simulate(eta, np.random.default_rng(5))
 
 
+def design(n: int) -> Matrix:
+    """Return the columns of an intercept, x, z, and two levels of a factor g, (n, 5)."""
+    rng = np.random.default_rng(1)
+    level = rng.integers(0, 3, n)
+    columns = [np.ones(n), *rng.normal(size=(2, n)), level == 1, level == 2]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def table(X: Matrix, y: Vector) -> Dataset:
+    """Return the rows in memory, with the columns in the order of the formula."""
+    level = np.array(["a", "b", "c"])[(X[:, 3] + 2.0 * X[:, 4]).astype(int)]
+    frame = {"x": X[:, 1], "z": X[:, 2], "g": level, "y": y}
+    return streammc.from_table(frame, formula="y ~ x + z + g")
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def fitted(request: pytest.FixtureRequest) -> Fitted:
     """Posterior and maximum likelihood of one family, of two columns and a factor."""
     name, family = request.param, FAMILIES[request.param]
-    rng = np.random.default_rng(1)
-    level = rng.integers(0, 3, ROWS)
-    columns = [np.ones(ROWS), *rng.normal(size=(2, ROWS)), level == 1, level == 2]
-    X = np.column_stack(columns).astype(np.float64)
+    X = design(ROWS)
     y = responses(name, X, family.shared)
-    frame = {"x": X[:, 1], "z": X[:, 2], "g": np.array(["a", "b", "c"])[level], "y": y}
     prior = {"phi": half_cauchy(1e4), "*": flat()} if "negative" in name else flat()
-    run = streammc.sample(
-        streammc.from_table(frame, formula="y ~ x + z + g"), registry.model(name)(prior), seed=1
-    )
+    run = streammc.sample(table(X, y), registry.model(name)(prior), seed=1)
     posterior = run["posterior"]
     draws = [posterior[key].to_numpy() for key in ("beta", *family.shared)]
     theta = np.concatenate([each.reshape(*each.shape[:2], -1) for each in draws], axis=2)
@@ -165,3 +179,47 @@ def test_posterior_is_at_the_maximum_of_the_likelihood_by_scipy(fitted: Fitted) 
     assert np.abs((fitted.mean - fitted.maximum) / fitted.error).max() < 0.15
     assert np.abs(fitted.sd / fitted.error - 1.0).max() < 0.1
     assert np.abs((fitted.mean - fitted.other) / fitted.error).max() > 3.0
+
+
+def rescaled_defaults(name: str, data: Dataset, factor: float) -> Model:
+    """Return the model with a prior of every parameter whose scale is that of its default."""
+    model = registry.model(name)()
+    defaults = {each.name: each.default for each in model.parameters if each.default is not None}
+    defaults |= dict(resolved(model, data).prior.priors)
+    stated = {key: prior.describe() for key, prior in defaults.items() if not callable(prior)}
+    return registry.model(name)(
+        {key: from_description({**each, "scale": factor * each["scale"]})
+         for key, each in stated.items()}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_default_priors_ten_times_wider_leave_the_mode_where_it_is(name: str) -> None:
+    X = design(2000)
+    data = table(X, responses(name, X, FAMILIES[name].shared))
+    usual = compute(data, registry.model(name)())
+    sd = np.sqrt(np.diag(np.linalg.inv(-usual.hessian)))
+
+    def moved(factor: float) -> float:
+        other = compute(data, rescaled_defaults(name, data, factor))
+        return float(np.abs((other.theta_star - usual.theta_star) / sd).max())
+
+    assert moved(10.0) < 0.1
+    assert moved(0.01) > 0.1
+
+
+@pytest.mark.parametrize("name", ["inverse-gaussian", "lognormal", "weibull"])
+@pytest.mark.parametrize("unit", [1e3, 1e-3])
+def test_another_unit_of_the_response_moves_location_and_shape_alone(
+    name: str, unit: float
+) -> None:
+    X = design(2000)
+    y = responses(name, X, FAMILIES[name].shared)
+    one, other = (compute(table(X, c * y), registry.model(name)()) for c in (1.0, unit))
+    expected = np.zeros(6)
+    expected[0] = math.log(unit)
+    expected[5] = math.log(unit) * (name == "inverse-gaussian")  # mu and shape have the unit of y
+    sd = np.sqrt(np.diag(np.linalg.inv(-one.hessian)))
+    assert np.abs((other.theta_star - one.theta_star - expected) / sd).max() < 1e-4
+    fixed = compute(table(X, unit * y), registry.model(name)(normal(1.0)))
+    assert np.abs((fixed.theta_star - one.theta_star - expected) / sd).max() > 1e-2
