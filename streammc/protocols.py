@@ -315,7 +315,7 @@ class Model(Protocol):
     separable: bool
     log_concave: bool
     location_scale: bool
-    relative_scale: bool
+    residual_scale: Any
     heavy_tailed: bool
     multimodal: bool
     exchangeable: bool

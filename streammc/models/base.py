@@ -283,6 +283,17 @@ def sums_of_responses(model: object) -> str | None:
     return stated
 
 
+class ResidualScale(NamedTuple):
+    """Scale of the residuals of a response, as a power of a parameter."""
+
+    label: str
+    """Name of the parameter."""
+    power: float
+    """1 of a standard deviation, -1 / 2 of what divides a variance."""
+    transform: Callable[[Vector], Vector]
+    """Returns responses (n,) on the scale of the predictor."""
+
+
 class StatedModel(Shown, ABC):
     """A model that states its parameters, in the order of theta: coefficients come first."""
 
@@ -301,8 +312,8 @@ class StatedModel(Shown, ABC):
     """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
     location_scale: ClassVar[bool] = False
     """Whether a response fitted without error leaves the first scale to its prior alone."""
-    relative_scale: ClassVar[bool] = False
-    """Whether a log response fitted without error leaves the shape to its prior alone."""
+    residual_scale: ClassVar[ResidualScale | None] = None
+    """What a transformed response that is fitted without error leaves to its prior alone."""
     heavy_tailed: ClassVar[bool] = False
     """Whether rows far from their predictor count little: most rows may leave a scale at 0."""
     multimodal: ClassVar[bool] = False

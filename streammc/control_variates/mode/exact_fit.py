@@ -4,9 +4,10 @@ With ``r`` the rank of the design and ``W`` the total weight of the rows, the de
 ``(beta, log sigma)`` grows as ``sigma^-W`` towards an exact fit, and there is no joint mode.
 Integrated over ``beta`` it goes as ``sigma^(a + r - W)``, ``a`` the power of the prior of
 ``sigma`` at 0: a proper posterior where ``a + r > W``, and no posterior elsewhere. Effects of
-groups count as columns: they fit a response that is constant within the groups. The same holds of a
-gamma response and ``sigma = shape^(-1 / 2)``, with the logarithm of the response. The density of a
-Student t grows like that where most of the rows are equal in their groups.
+groups count as columns: they fit a response that is constant within the groups. The same holds of
+a ``residual_scale``, as ``sigma = shape^(-1 / 2)`` of a gamma response, with the response on the
+scale of the predictor. The density of a Student t grows like that where most of the rows are equal
+in their groups.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from streammc.control_variates.mode.modes import laplace_evidence, log_scales, prior_location
 from streammc.control_variates.mode.newton import Objective, Point, flat_message, maximise
 from streammc.errors import ModelError
+from streammc.models.base import ResidualScale
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.numerics.prior import (
     GAMMA,
@@ -65,8 +67,8 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
     ``None`` where they are not, and for models without a scale of residuals.
     """
     inner: Any = model.of_a_row
-    relative = inner.relative_scale
-    if not (relative or inner.location_scale):
+    scale = _residual_scale(inner)
+    if scale is None:
         return None
     group = np.zeros(len(rows.y), dtype=np.int64)
     slope = None
@@ -78,7 +80,7 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
         used &= rows.y > 0.0  # a time that is censored has no density, but a probability
     X, offset, group, weight = rows.X[used], rows.offset[used], group[used], rows.weight[used]
     with np.errstate(invalid="ignore", divide="ignore"):
-        target = (np.log(rows.y[used]) if relative else rows.y[used]) - offset
+        target = scale.transform(rows.y[used]) - offset
     if not len(target) or not np.isfinite(target).all():
         return None
     total, largest = float(weight.sum()), float(np.abs(target).max())
@@ -106,6 +108,14 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
     if np.abs(target - X @ beta).max() > rounding:
         return None
     return ExactFit(int(rank) + absorbed, total)
+
+
+def _residual_scale(model: Any) -> ResidualScale | None:
+    """Return the scale that an exact fit leaves to its prior; ``None``: there is none."""
+    if model.location_scale:
+        return ResidualScale("sigma", 1.0, np.asarray)
+    found: ResidualScale | None = model.residual_scale
+    return found
 
 
 def _single(X: Matrix) -> bool:
@@ -165,11 +175,11 @@ def power_at_zero(row: Vector) -> float:
 
 
 def power_at_infinity(row: Vector) -> float:
-    """Return ``a`` of a prior of a shape: that of ``sigma = shape^(-1 / 2)`` at 0."""
+    """Return ``a`` of a prior whose density in a shape goes as ``shape^(-a - 1)`` at infinity."""
     if row[KIND] in (HALF_STUDENT_T, INVERSE_GAMMA):
-        return float(2.0 * row[SHAPE])
+        return float(row[SHAPE])
     unbounded = row[KIND] == LOG_FLAT or (row[KIND] == LOG_UNIFORM and row[SHAPE] == math.inf)
-    return -2.0 if unbounded else math.inf
+    return -1.0 if unbounded else math.inf
 
 
 def improper_scale(
@@ -183,10 +193,11 @@ def improper_scale(
     if fit is None:
         return None, ""
     inner: Any = model.of_a_row
-    relative = inner.relative_scale
-    label = "shape" if relative else "sigma"
+    scale = _residual_scale(inner)
+    assert scale is not None
+    label, vanishing = scale.label, scale.power > 0.0
     row = table[list(labels).index(label)]
-    power = power_at_infinity(row) if relative else power_at_zero(row)
+    power = (power_at_zero if vanishing else power_at_infinity)(row) / abs(scale.power)
     if power + fit.rank + fit.missed * (inner.df or _LEAST_DF) > fit.total:
         return fit, ""
     effects = f" and effects of {model.column}" if is_table_model(model) else ""
@@ -196,10 +207,10 @@ def improper_scale(
         f"of 0 in rows of total weight {fit.total:.6g}{most} for {fit.rank} independent columns"
         f"{effects}: the posterior is improper at {label} = "
         + (
-            f"infinity; give {label} a prior of lighter tail (--prior '{label}=exponential(0.1)')"
-            if relative
-            else f"0; give {label} a prior that vanishes there (--prior "
-            f"'{label}=inverse_gamma(2, 1)')"
+            f"0; give {label} a prior that vanishes there (--prior '{label}=inverse_gamma(2, 1)')"
+            if vanishing
+            else f"infinity; give {label} a prior of lighter tail (--prior "
+            f"'{label}=exponential(0.1)')"
         )
     )
 

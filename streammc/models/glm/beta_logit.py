@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import logit
 
-from streammc.models.base import POSITIVE, Parameter, predictor
+from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
 from streammc.models.density import DensityModel
 from streammc.models.responses import inner_fault
 from streammc.priors import PriorOption, as_prior, half_student_t
@@ -18,6 +19,7 @@ class Beta(DensityModel):
     """Beta regression; build it with :func:`beta`."""
 
     name: ClassVar[str] = "beta"
+    residual_scale = ResidualScale("phi", -0.5, logit)
     level: ClassVar[Any] = staticmethod(logit_level)
     parameters = (
         predictor(exponential="odds ratio"),

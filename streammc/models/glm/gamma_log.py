@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
+from streammc.models.base import POSITIVE, LinearModel, Parameter, ResidualScale, predictor
 from streammc.models.glm.least_squares import least_squares
 from streammc.models.responses import exponential_mean
 from streammc.numerics.jit import LINK_SIGNATURE, jit
@@ -56,7 +56,7 @@ class Gamma(LinearModel):
     """Gamma regression; build it with :func:`gamma`."""
 
     name: ClassVar[str] = "gamma"
-    relative_scale: ClassVar[bool] = True
+    residual_scale = ResidualScale("shape", -0.5, np.log)
     level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
     mean = staticmethod(exponential_mean)

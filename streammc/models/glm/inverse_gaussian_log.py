@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streammc.models.base import POSITIVE, Parameter, predictor
+from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
 from streammc.models.density import DensityModel
 from streammc.models.responses import positive_fault
 from streammc.priors import PriorOption, as_prior, half_student_t
@@ -26,6 +26,7 @@ class InverseGaussian(DensityModel):
     """Inverse Gaussian regression; build it with :func:`inverse_gaussian`."""
 
     name: ClassVar[str] = "inverse-gaussian"
+    residual_scale = ResidualScale("shape", -0.5, np.log)
     level: ClassVar[Any] = staticmethod(log_level)
     parameters = (
         predictor(exponential="mean ratio"),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streammc.models.base import POSITIVE, Parameter, predictor, unit_default
+from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor, unit_default
 from streammc.models.density import DensityModel
 from streammc.models.responses import time_fault
 from streammc.priors import PriorOption, as_prior
@@ -23,7 +23,7 @@ class Lognormal(DensityModel):
     """Log-normal regression; build it with :func:`lognormal`."""
 
     name: ClassVar[str] = "lognormal"
-    relative_scale: ClassVar[bool] = True
+    residual_scale = ResidualScale("sigma", 1.0, np.log)
     level: ClassVar[Any] = staticmethod(_log_response_level)
     parameters = (
         predictor(exponential="median ratio"),

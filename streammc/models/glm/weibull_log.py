@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streammc.models.base import POSITIVE, Parameter, predictor
+from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
 from streammc.models.density import DensityModel
 from streammc.models.responses import time_fault
 from streammc.priors import PriorOption, as_prior, half_student_t
@@ -18,7 +18,7 @@ class Weibull(DensityModel):
     """Weibull regression; build it with :func:`weibull`."""
 
     name: ClassVar[str] = "weibull"
-    relative_scale: ClassVar[bool] = True
+    residual_scale = ResidualScale("shape", -1.0, np.log)
     level: ClassVar[Any] = staticmethod(time_level)
     parameters = (
         predictor(exponential="time ratio"),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from streammc import registry
 from streammc.control_variates import compute
+from streammc.control_variates.mode.exact_fit import improper_scale
 from streammc.errors import ModelError
 from streammc.models import gamma as gamma_regression
-from streammc.models import gaussian, poisson, student_t
+from streammc.models import gaussian, poisson, student_t, weibull
 from streammc.priors import exponential, gamma, half_student_t, inverse_gamma, normal
+from streammc.protocols import Rows
 from streammc.stores import from_arrays
 
 PRIOR = {"*": normal(scale=10.0), "sigma": half_student_t(3, 10.0)}
@@ -178,3 +182,27 @@ def test_counts_that_are_constant_in_their_groups_have_a_posterior():
 def test_a_scale_whose_prior_vanishes_at_0_is_found():
     remedy = gaussian({"sigma": inverse_gamma(2, 1)})
     assert compute(SHAPES["constant"], remedy).certificate["converged"]
+
+
+@pytest.mark.parametrize("name", ["beta", "inverse-gaussian", "lognormal", "weibull"])
+def test_a_stated_family_that_fits_without_error_is_refused_where_it_is_improper(name):
+    """Proper while the power of the prior and the rank, here 1, are above the rows."""
+    model, store = registry.model(name), partial(from_arrays, y=np.full(60, 0.3))
+    scale = model().residual_scale
+    remedy = inverse_gamma(2, 1) if scale.power > 0.0 else exponential(0.1)
+    at = {"*": normal(scale=10.0)}
+    with pytest.raises(ModelError, match=rf"improper at {scale.label} = .*; give {scale.label} a"):
+        compute(store(np.ones((60, 1))), model({**at, scale.label: half_student_t(3, 10.0)}))
+    found = compute(store(np.ones((60, 1))), model({**at, scale.label: remedy}))
+    assert found.certificate["converged"]
+
+
+@pytest.mark.parametrize(("build", "rows"), [(gamma_regression, 7), (weibull, 4)])
+def test_a_shape_is_improper_from_as_many_rows_as_its_tail_allows(build, rows):
+    """The density of a row at an exact fit goes as shape^(1 / 2) of gamma, as shape of Weibull."""
+    prior = {"*": normal(scale=10.0), "shape": half_student_t(3, 10.0)}
+    for n, improper in ((rows - 1, False), (rows, True)):
+        one = Rows(np.ones((n, 1)), np.full(n, 3.0), np.zeros(n), np.ones(n))
+        model = build(prior)
+        table = model.prior_table(("beta[x]", "shape"))
+        assert improper == bool(improper_scale(model, one, table, ("beta[x]", "shape"))[1])
