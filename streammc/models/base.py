@@ -172,6 +172,11 @@ class Parameter:
                 f"{', '.join(RULES[1:])} or '', found {self.support!r} and {self.table_scale!r} of "
                 f"{self.name!r}: choose from these"
             )
+        if not isinstance(self.exponential, str | None):
+            raise ConfigError(
+                f"expected the meaning of an exponential as text, found {self.exponential!r:.60}: "
+                "write one such as 'odds ratio'"
+            )
         linear = self.table_scale == COEFFICIENT
         if linear and not (self.per_feature and self.support == REAL):
             raise ConfigError(

@@ -76,7 +76,12 @@ class Graph:
         return self._places[operation]
 
     def number(self, value: float) -> Node:
-        """Return a constant."""
+        """Return a constant; ConfigError if float64 has no such number."""
+        if math.isinf(value):
+            raise ConfigError(
+                "expected numbers below 1.8e308 in a log density and its derivatives, found a "
+                "larger one: write smaller exponents and factors"
+            )
         return self.node(_CONSTANT, float(value))
 
     def value(self, node: Node) -> float | None:
@@ -141,7 +146,10 @@ class Graph:
         """Return ``a ** exponent``."""
         x = self.value(a)
         if x is not None and (x > 0.0 or (exponent.is_integer() and exponent >= 0.0)):
-            return self.number(x**exponent)
+            try:
+                return self.number(x**exponent)
+            except OverflowError:
+                return self.number(math.inf)
         if exponent == 0.0:
             return self.number(1.0)
         kind, *arguments = self.operations[a]
@@ -299,9 +307,21 @@ _COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
+_LARGEST: Final = sys.float_info.max
 _MOST: Final = 300.0
 """Logarithms of positive parameters are clipped to it, either way, in exponentials: the squares of
 these are neither infinite nor 0."""
+
+
+def _checked(text: object, what: str) -> str:
+    """Return an expression that is text of a length that is read; ConfigError otherwise."""
+    if isinstance(text, str) and 0 < len(text) <= MOST_CHARACTERS:
+        return text
+    found = f"{len(text)} characters" if isinstance(text, str) else f"{text!r:.60}"
+    raise ConfigError(
+        f"expected the {what} as text of 1 to {MOST_CHARACTERS} characters, found {found}: write "
+        "an expression of that length"
+    )
 
 
 class Statement:
@@ -391,12 +411,7 @@ class Statement:
         self._names[name] = node
 
     def _parsed(self, text: object) -> Node:
-        if not isinstance(text, str) or not 0 < len(text) <= MOST_CHARACTERS:
-            found = f"{len(text)} characters" if isinstance(text, str) else repr(text)
-            raise ConfigError(
-                f"expected the {self.what} as text of at most {MOST_CHARACTERS} characters, found "
-                f"{found}: give a shorter one"
-            )
+        text = _checked(text, self.what)
         try:
             body = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -415,7 +430,7 @@ class Statement:
         match node:
             case ast.Constant(value=bool()):
                 pass
-            case ast.Constant(value=int() | float() as value) if abs(value) < math.inf:
+            case ast.Constant(value=int() | float() as value) if abs(value) <= _LARGEST:
                 return g.number(float(value))
             case ast.Name(id=name) if name in self._names:
                 return self._names[name]
@@ -478,6 +493,11 @@ class Statement:
         return ConfigError(
             f"expected a {self.what} of known names and functions, found {text[:60]!r}: {advice}"
         )
+
+    def has_response(self) -> bool:
+        """Return whether the expression depends on the response."""
+        response = self.graph.node(_INPUT, "y[i]")
+        return response in self._needed([self.value])
 
     def _of_parameters(self, node: Node) -> bool:
         """Return whether a node depends on a predictor."""
@@ -958,8 +978,17 @@ def _stated(
     where: tuple[tuple[str, str], ...],
     what: str = "mean response",
 ) -> Callable[..., Vector]:
-    """Return a function of predictors, and of responses, with the values of an expression."""
-    return Statement(text, parameters, dict(where), what=what).evaluate
+    """Return a function of predictors with the values of an expression, or of responses.
+
+    Without ``parameters`` the expression is of the response alone, with them of anything else.
+    """
+    statement = Statement(text, parameters, dict(where), what=what)
+    if parameters and statement.has_response():
+        raise ConfigError(
+            f"expected a {what} of predictors and shared parameters, found the response y in "
+            f"{text[:60]!r}: write it without y"
+        )
+    return statement.evaluate
 
 
 @cache
@@ -1141,6 +1170,7 @@ def text_model(
         If a text is no expression of the names and functions that there are.
     """
     pairs = {} if where is None else where
+    _checked(log_density, "log density")
     texts = {"response": response, "mean": mean, "simulate": simulate}
     wrong = [key for key, each in texts.items() if not isinstance(each, str | None)]
     if wrong or not isinstance(pairs, Mapping):
@@ -1150,7 +1180,7 @@ def text_model(
         )
     return TextModel(
         as_prior(prior), name, log_density, tuple(parameters), response, mean, simulate,
-        tuple(pairs.items()),
+        tuple((key, _checked(each, f"expression of {key!r}")) for key, each in pairs.items()),
     )  # fmt: skip
 
 

@@ -497,8 +497,16 @@ def user(
     >>> model.labels(["Intercept"])
     ('beta[Intercept]',)
     """
-    if not isinstance(name, str):
-        raise ConfigError(f"expected the name of the model as text, found {name!r}: give one")
+    if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= _MOST_NAME):
+        raise ConfigError(
+            f"expected the name of the model as text of 1 to {_MOST_NAME} characters on one line, "
+            f"found {name!r:.60}: give one"
+        )
+    for each in (predictors, locations, scales):
+        if isinstance(each, str) or not isinstance(each, Iterable):
+            raise ConfigError(
+                f"expected a list of names of parameters, found {each!r:.60}: write ['name']"
+            )
     names = (*predictors, *locations, *scales)
     if parameters is None:
         _refuse_names(names)
@@ -598,6 +606,7 @@ _KEYS: Final = (
     *("locations", "scales"),
 )
 _MOST_BYTES: Final = 100_000
+_MOST_NAME: Final = 200
 
 
 def from_file(path: str) -> Callable[..., TextModel]:
@@ -613,9 +622,10 @@ def from_file(path: str) -> Callable[..., TextModel]:
         If there is no such file, or it states no model.
     """
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise ValueError(f"{len(data):,} bytes")
+            raise ValueError(f"over {_MOST_BYTES:,} bytes")
         stated = tomllib.loads(data.decode())
     except (OSError, ValueError, RecursionError) as error:
         found = error.strerror if isinstance(error, OSError) else error
