@@ -142,3 +142,13 @@ def factor_text(value: float | None) -> str:
     if value is None or not 0.0 < abs(value - 1.0) < 0.01:
         return number(value)
     return f"{value:.{min(1 - math.floor(math.log10(abs(value - 1.0))), 15)}f}"
+
+
+def missing_text(formula: Mapping[str, Any] | None) -> str | None:
+    """Return what stands for missing values in a stored formula, ``12 of 'age' at 50.3``."""
+    each = [
+        f"{state['rows']:,} of {name!r} "
+        + ("as a level" if isinstance(state["value"], str) else f"at {state['value']:.4g}")
+        for name, state in ((formula or {}).get("missing") or {}).items()
+    ]
+    return "; ".join(each) or None

@@ -29,6 +29,7 @@ from streammc.diagnostics.text import (
     factor_text,
     interval_heading,
     interval_names,
+    missing_text,
     number,
     ratio_rows,
     reference_texts,
@@ -291,6 +292,7 @@ def model_facts(request: ReportRequest) -> dict[str, str]:
     facts: dict[str, Any] = {
         "model": request.model,
         "formula": (store.get("formula") or {}).get("text"),
+        "missing values": missing_text(store.get("formula")),
         "temperature": None if temperature == 1.0 else temperature,
     }
     return _texts(facts)

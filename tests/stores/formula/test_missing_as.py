@@ -12,6 +12,7 @@ import pytest
 
 import streammc
 from streammc import scorer
+from streammc.diagnostics.text import missing_text
 from streammc.errors import ConfigError, DataError
 from streammc.stores.formula.fitted import read_design
 from streammc.stores.rows.row_blocks import whole
@@ -89,6 +90,8 @@ def test_stand_ins_are_counted_and_kept(frame: Any, tmp_path: Path) -> None:
     assert kept["x"]["value"] == pytest.approx(frame["x"].mean(), rel=1e-14)
     assert kept["g"] == {"value": "missing", "rows": rows["g"]}
     assert store.n_rows == len(frame)
+    shown = missing_text(kept and {"missing": kept})
+    assert shown == f"{rows['g']} of 'g' as a level; {rows['x']} of 'x' at {frame['x'].mean():.4g}"
 
 
 def test_only_columns_that_lack_values_change(frame: Any) -> None:
