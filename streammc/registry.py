@@ -96,7 +96,7 @@ ENTRY_POINTS: Final = "streammc.models"
 """Group of entry points under which an installed package adds builders of models."""
 
 
-_STATED: Final = "streammc.models.density:described"
+_STATED: Final = "streammc.models.text_models:described"
 """Builder of a model of texts from its description, in which it is named ``density``."""
 _IN_A_FILE: Final = "streammc.models.user_model:from_file"
 

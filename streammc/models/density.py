@@ -26,16 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streammc.errors import ConfigError, ModelError
-from streammc.models.base import BETA, POSITIVE, REAL, LinearModel, Parameter, predictors_at
-from streammc.models.glm.least_squares import least_squares
+from streammc.errors import ConfigError
+from streammc.models.base import POSITIVE, REAL, Parameter
 from streammc.numerics.dispatchers import cache_dir
-from streammc.priors import PriorOption, as_prior, from_description
-from streammc.protocols import Index, Matrix, Model, Rows, Vector
+from streammc.protocols import Matrix, Vector
 
 Node = int
 """Place of an operation in a :class:`Graph`."""
@@ -313,7 +311,7 @@ _MOST: Final = 300.0
 these are neither infinite nor 0."""
 
 
-def _checked(text: object, what: str) -> str:
+def checked_text(text: object, what: str) -> str:
     """Return an expression that is text of a length that is read; ConfigError otherwise."""
     if isinstance(text, str) and 0 < len(text) <= MOST_CHARACTERS:
         return text
@@ -411,7 +409,7 @@ class Statement:
         self._names[name] = node
 
     def _parsed(self, text: object) -> Node:
-        text = _checked(text, self.what)
+        text = checked_text(text, self.what)
         try:
             body = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -636,7 +634,7 @@ class Statement:
                     found[node] = inputs[arguments[0]]
                 elif kind == "compare":
                     left, right = (found[each] for each in arguments[1:])
-                    found[node] = _COMPARE[arguments[0]](left, right)
+                    found[node] = COMPARISONS[arguments[0]](left, right)
                 elif kind == "**":
                     found[node] = np.power(found[arguments[0]], arguments[1])
                 else:
@@ -689,7 +687,7 @@ _ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
     "negative": np.negative,
     "choose": np.where,
 }
-_COMPARE: Final[dict[str, Callable[..., Any]]] = {
+COMPARISONS: Final[dict[str, Callable[..., Any]]] = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
@@ -866,97 +864,8 @@ def _module(source: str) -> Any:
     return sys.modules[name]
 
 
-_FARTHEST: Final = 30.0
-"""Constant predictor and shared parameters start within it of the level, as they are sampled."""
-
-
-class DensityModel(LinearModel):
-    """A family with one linear predictor that is stated by the text of its log density.
-
-    A family sets ``name``, ``parameters``, ``log_density``, ``mean_response`` and ``level``, and
-    defines ``response_fault`` and ``simulate``; see :class:`Statement`.
-    """
-
-    log_density: ClassVar[str]
-    mean_response: ClassVar[str]
-    where: ClassVar[Mapping[str, str]] = {}
-    """Further names of both, each with its expression in those before it."""
-    log_survival: ClassVar[str | None] = None
-    """``log P(y > t)`` at ``y = t``, of a family that takes times that are censored at t."""
-
-    @property
-    def takes_censored(self) -> bool:  # type: ignore[override]
-        """Return whether times may be censored."""
-        return self.log_survival is not None
-
-    @property
-    def link(self) -> Any:
-        """Return the link, which is compiled at its first use."""
-        survival = self.log_survival if self.censored else None
-        return _link(self.log_density, self.parameters, tuple(self.where.items()), survival)
-
-    @property
-    def mean_by_draw(self) -> bool:  # type: ignore[override]
-        """Return whether the mean response depends on more than the first predictor."""
-        text, where = self.mean_response, tuple(dict(self.where).items())
-        return text is not None and _reads(text, self.parameters, where) > {0}
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return the mean response per column of ``eta`` (p, m)."""
-        return _stated(self.mean_response, self.parameters, tuple(self.where.items()))(eta)
-
-    def start(self, rows: Rows) -> Vector:
-        """Return the constant predictor and the shared parameters of the largest likelihood, (d,).
-
-        The predictor is constant as far as the columns can express a constant.
-
-        Raises
-        ------
-        ModelError
-            If the log density of a row is not a number there.
-        """
-        from scipy.optimize import minimize
-
-        used = rows.weight > 0.0
-        own = Rows(*(np.ascontiguousarray(each[used]) for each in rows))
-        total = max(float(own.weight.sum()), 1e-300)
-        direction = least_squares(own.X, np.ones(len(own.y)), own.weight)
-        offset = least_squares(own.X, own.offset, own.weight)
-        q, p = own.X.shape[1], self.n_linear + self.n_scalar
-        out = np.empty((1 + p, len(own.y)))
-        free = [1, *range(1 + self.n_linear, 1 + p)]  # any other predictor starts at 0
-
-        def theta_of(at: Vector) -> Vector:
-            others = np.zeros((self.n_linear - 1) * q)
-            return np.concatenate([at[0] * direction - offset, others, at[1:]])
-
-        def loss(at: Vector) -> tuple[float, Vector]:
-            eta = predictors_at(cast(Model, self), own, theta_of(at))
-            with np.errstate(all="ignore"):
-                self.link(eta, own.X.T, own.y, self.constants, 1, out)
-                sums: Vector = -(out @ own.weight) / total
-            if np.isfinite(sums).all():
-                return float(sums[0]), sums[free]
-            return math.inf, np.zeros(len(at))
-
-        first = np.zeros(len(free))
-        first[0] = self.level(own).location
-        bounds = [(each - _FARTHEST, each + _FARTHEST) for each in first]
-        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
-        theta = theta_of(found.x)
-        loss(found.x)
-        wrong = np.flatnonzero(np.isnan(out[0]))
-        if wrong.size:
-            raise ModelError(
-                f"expected a number as log density of {self.name!r}, found NaN at the response "
-                f"{own.y[wrong[0]]:g}, at predictors and parameters to start from: correct the "
-                "expression, or refuse such responses"
-            )
-        return theta
-
-
 @cache
-def _link(
+def link_of(
     log_density: str,
     parameters: tuple[Parameter, ...],
     where: tuple[tuple[str, str], ...],
@@ -972,7 +881,7 @@ def _link(
 
 
 @cache
-def _stated(
+def function_of(
     text: str,
     parameters: tuple[Parameter, ...],
     where: tuple[tuple[str, str], ...],
@@ -992,15 +901,13 @@ def _stated(
 
 
 @cache
-def _reads(
+def predictors_in(
     text: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
 ) -> frozenset[int]:
     """Return the predictors that an expression depends on."""
     stated = Statement(text, parameters, dict(where), what="mean response")
     return stated.dependencies()[stated.value]
 
-
-# A model of the user's own, which is text alone: nothing of it is evaluated as Python.
 
 SIMULATORS: Final = {
     "beta": 2,
@@ -1021,93 +928,8 @@ SIMULATORS: Final = {
 arguments."""
 
 
-@dataclass(frozen=True)
-class TextModel(DensityModel):
-    """A likelihood of the user's own, stated by expressions; build it with ``models.user``."""
-
-    title: str = "density"
-    log_density: str = "0"  # type: ignore[misc]
-    parameters: tuple[Parameter, ...] = (BETA,)
-    response: str | None = None
-    mean_response: str | None = None  # type: ignore[misc, assignment]
-    draw: str | None = None
-    where: tuple[tuple[str, str], ...] = ()  # type: ignore[misc, assignment]
-
-    def __post_init__(self) -> None:
-        """Read every expression, so that a wrong one is refused here."""
-        super().__post_init__()
-        _link(self.log_density, self.parameters, self.where)
-        if self.response is not None:
-            _condition(self.response)
-        if self.mean_response is not None:
-            _stated(self.mean_response, self.parameters, self.where)
-        if self.draw is not None:
-            _drawn(self.draw, self.parameters, self.where)
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """Return the name it was given."""
-        return self.title
-
-    @property
-    def link(self) -> Any:
-        """Return the link, which is compiled at its first use."""
-        return _link(self.log_density, self.parameters, self.where)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return where the condition of the response is false, or ``y`` not finite."""
-        good = np.isfinite(y)
-        for operator, left, right in [] if self.response is None else _condition(self.response):
-            with np.errstate(all="ignore"):
-                good &= _COMPARE[operator](left(np.empty((0, 0)), y), right(np.empty((0, 0)), y))
-        wrong = np.flatnonzero(~good)
-        text = "finite numbers" + (f" with {self.response}" if self.response else "")
-        return (wrong, text) if wrong.size else None
-
-    def mean(self, eta: Matrix) -> Vector:
-        """Return the mean response per column of ``eta`` (p, m); ModelError without one."""
-        if self.mean_response is None:
-            raise ModelError(
-                f"expected the model {self.name!r} to have a mean response, found none: give one, "
-                "as in mean='exp(eta)'"
-            )
-        return _stated(self.mean_response, self.parameters, self.where)(eta)
-
-    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Draw one response per column of ``eta`` (p, m); ModelError without a distribution."""
-        if self.draw is None:
-            raise ModelError(
-                f"expected the model {self.name!r} to have a simulator, found none: give one, as "
-                "in simulate='exponential(exp(eta))'"
-            )
-        name, arguments = _drawn(self.draw, self.parameters, self.where)
-        try:
-            drawn = getattr(rng, name)(*(each(eta) for each in arguments))
-        except ValueError as error:
-            raise ModelError(
-                f"expected parameters that {self.draw!r} can draw from, found others: {error}"
-            ) from None
-        values: Vector = np.asarray(drawn, np.float64)
-        return values
-
-    def describe(self) -> dict[str, Any]:
-        """Return all texts, the parameters and the prior: the model can be made of them."""
-        stated = {
-            "name": "density",
-            "title": self.title,
-            "log_density": self.log_density,
-            "parameters": [each.describe() for each in self.parameters],
-            "response": self.response,
-            "mean": self.mean_response,
-            "simulate": self.draw,
-            "where": dict(self.where),
-            "prior": self.prior.describe(),
-        }
-        return stated | self.described_factors()
-
-
 @cache
-def _condition(text: str) -> tuple[tuple[str, Callable[..., Vector], Callable[..., Vector]], ...]:
+def condition_of(text: str) -> tuple[tuple[str, Callable[..., Vector], Callable[..., Vector]], ...]:
     """Return the comparisons of a condition of ``y``, all of which have to hold."""
     advice = "compare y with numbers, as in 'y > 0' or '0 < y < 1 and y == floor(y)'"
     error = ConfigError(f"expected a condition of the response y, found {text[:60]!r}: {advice}")
@@ -1121,7 +943,7 @@ def _condition(text: str) -> tuple[tuple[str, Callable[..., Vector], Callable[..
         if not isinstance(part, ast.Compare):
             raise error
         sides = [ast.unparse(each) for each in (part.left, *part.comparators)]
-        values = [_stated(each, (), (), "condition of the response") for each in sides]
+        values = [function_of(each, (), (), "condition of the response") for each in sides]
         for op, left, right in zip(part.ops, values[:-1], values[1:], strict=True):
             if type(op) not in _COMPARISONS:
                 raise error
@@ -1130,7 +952,7 @@ def _condition(text: str) -> tuple[tuple[str, Callable[..., Vector], Callable[..
 
 
 @cache
-def _drawn(
+def draw_of(
     text: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
 ) -> tuple[str, tuple[Callable[..., Vector], ...]]:
     """Return the distribution that responses are drawn from, and its arguments."""
@@ -1142,58 +964,10 @@ def _drawn(
         name = body.func.id
         if SIMULATORS.get(name) == len(body.args):
             what = f"argument of {name}()"
-            each = (_stated(ast.unparse(node), parameters, where, what) for node in body.args)
+            each = (function_of(ast.unparse(node), parameters, where, what) for node in body.args)
             return name, tuple(each)
     known = ", ".join(f"{name} of {count}" for name, count in SIMULATORS.items())
     raise ConfigError(
         f"expected a distribution of expressions to draw responses from, found {text[:60]!r}: "
         f"write one of numpy's, with its numbers of arguments ({known})"
     )
-
-
-def text_model(
-    name: str,
-    log_density: str,
-    parameters: Sequence[Parameter],
-    *,
-    response: str | None = None,
-    mean: str | None = None,
-    simulate: str | None = None,
-    where: Mapping[str, str] | None = None,
-    prior: PriorOption | None = None,
-) -> TextModel:
-    """Return the model of a log density as text; see ``models.user``.
-
-    Raises
-    ------
-    ConfigError
-        If a text is no expression of the names and functions that there are.
-    """
-    pairs = {} if where is None else where
-    _checked(log_density, "log density")
-    texts = {"response": response, "mean": mean, "simulate": simulate}
-    wrong = [key for key, each in texts.items() if not isinstance(each, str | None)]
-    if wrong or not isinstance(pairs, Mapping):
-        raise ConfigError(
-            f"expected texts with a log density as text, found {wrong[0] if wrong else 'where'} "
-            "otherwise: write expressions of y, eta and the parameters"
-        )
-    return TextModel(
-        as_prior(prior), name, log_density, tuple(parameters), response, mean, simulate,
-        tuple((key, _checked(each, f"expression of {key!r}")) for key, each in pairs.items()),
-    )  # fmt: skip
-
-
-def described(prior: PriorOption | None = None, **stated: Any) -> TextModel:
-    """Return the model with this description by :meth:`TextModel.describe`."""
-    parameters = [
-        Parameter(**{**each, "components": tuple(each["components"]), "default": _prior_of(each)})
-        for each in stated.pop("parameters")
-    ]
-    return text_model(stated.pop("title"), stated.pop("log_density"), parameters, prior=prior,
-                      **stated)  # fmt: skip
-
-
-def _prior_of(parameter: Mapping[str, Any]) -> Any:
-    default = parameter["default"]
-    return None if default is None else from_description(default)

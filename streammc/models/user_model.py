@@ -31,7 +31,7 @@ from numba.core.registry import CPUDispatcher
 from streammc.errors import ConfigError, ModelError
 from streammc.models.base import BETA, POSITIVE, REAL, LinearModel, Parameter, predictor
 from streammc.models.check import refuse_wrong_derivatives
-from streammc.models.density import TextModel, text_model
+from streammc.models.text_models import TextModel, text_model
 from streammc.numerics.dispatchers import Compiled
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.priors import PriorOption, as_prior

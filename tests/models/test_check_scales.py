@@ -10,7 +10,7 @@ from families import FAMILIES
 
 from streammc import registry
 from streammc.models.check import Place, check_model, derivatives, differences, evaluate
-from streammc.models.density import DensityModel
+from streammc.models.text_models import DensityModel
 
 SCALES = (1e-8, 1e-3, 1.0, 1e3, 1e6, 1e8)
 ROWS = 16

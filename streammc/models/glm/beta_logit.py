@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import logit
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
-from streammc.models.density import DensityModel
 from streammc.models.responses import inner_fault
+from streammc.models.text_models import DensityModel
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.scaled import logit_level
 from streammc.protocols import Matrix, Vector

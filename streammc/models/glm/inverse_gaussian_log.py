@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
-from streammc.models.density import DensityModel
 from streammc.models.responses import positive_fault
+from streammc.models.text_models import DensityModel
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.families import FamilyPrior
 from streammc.priors.scaled import Level, log_level

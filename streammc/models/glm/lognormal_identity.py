@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor, unit_default
-from streammc.models.density import DensityModel
 from streammc.models.responses import time_fault
+from streammc.models.text_models import DensityModel
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import Level, response_level
 from streammc.protocols import Matrix, Rows, Vector

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
-from streammc.models.density import DensityModel
 from streammc.models.responses import time_fault
+from streammc.models.text_models import DensityModel
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.scaled import time_level
 from streammc.protocols import Matrix, Vector

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, predictor
-from streammc.models.density import DensityModel
 from streammc.models.responses import count_fault
+from streammc.models.text_models import DensityModel
 from streammc.priors import PriorOption, as_prior, normal
 from streammc.priors.scaled import log_level
 from streammc.protocols import Matrix, Vector

@@ -27,12 +27,12 @@ from streammc.models.base import (
     predictors_at,
     unit_default,
 )
-from streammc.models.density import DensityModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
 from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS
 from streammc.models.mixed.group_link import link, table_constants, table_link
 from streammc.models.table_scale import EFFECTS, INTERCEPT, ScaleBlock
+from streammc.models.text_models import DensityModel
 from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Rows, Vector

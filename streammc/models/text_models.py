@@ -1,0 +1,250 @@
+"""Models whose log density is stated as text: families of the package, and a user's own.
+
+Expressions, and the links that are made of them, are those of ``models.density``; nothing of a text
+is evaluated as Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, cast
+
+import numpy as np
+
+from streammc.errors import ConfigError, ModelError
+from streammc.models.base import BETA, LinearModel, Parameter, predictors_at
+from streammc.models.density import (
+    COMPARISONS,
+    checked_text,
+    condition_of,
+    draw_of,
+    function_of,
+    link_of,
+    predictors_in,
+)
+from streammc.models.glm.least_squares import least_squares
+from streammc.priors import PriorOption, as_prior, from_description
+from streammc.protocols import Index, Matrix, Model, Rows, Vector
+
+_FARTHEST: Final = 30.0
+"""Constant predictor and shared parameters start within it of the level, as they are sampled."""
+
+
+class DensityModel(LinearModel):
+    """A family with one linear predictor that is stated by the text of its log density.
+
+    A family sets ``name``, ``parameters``, ``log_density``, ``mean_response`` and ``level``, and
+    defines ``response_fault`` and ``simulate``; see :class:`Statement`.
+    """
+
+    log_density: ClassVar[str]
+    mean_response: ClassVar[str]
+    where: ClassVar[Mapping[str, str]] = {}
+    """Further names of both, each with its expression in those before it."""
+    log_survival: ClassVar[str | None] = None
+    """``log P(y > t)`` at ``y = t``, of a family that takes times that are censored at t."""
+
+    @property
+    def takes_censored(self) -> bool:  # type: ignore[override]
+        """Return whether times may be censored."""
+        return self.log_survival is not None
+
+    @property
+    def link(self) -> Any:
+        """Return the link, which is compiled at its first use."""
+        survival = self.log_survival if self.censored else None
+        return link_of(self.log_density, self.parameters, tuple(self.where.items()), survival)
+
+    @property
+    def mean_by_draw(self) -> bool:  # type: ignore[override]
+        """Return whether the mean response depends on more than the first predictor."""
+        text, where = self.mean_response, tuple(dict(self.where).items())
+        return text is not None and predictors_in(text, self.parameters, where) > {0}
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m)."""
+        return function_of(self.mean_response, self.parameters, tuple(self.where.items()))(eta)
+
+    def start(self, rows: Rows) -> Vector:
+        """Return the constant predictor and the shared parameters of the largest likelihood, (d,).
+
+        The predictor is constant as far as the columns can express a constant.
+
+        Raises
+        ------
+        ModelError
+            If the log density of a row is not a number there.
+        """
+        from scipy.optimize import minimize
+
+        used = rows.weight > 0.0
+        own = Rows(*(np.ascontiguousarray(each[used]) for each in rows))
+        total = max(float(own.weight.sum()), 1e-300)
+        direction = least_squares(own.X, np.ones(len(own.y)), own.weight)
+        offset = least_squares(own.X, own.offset, own.weight)
+        q, p = own.X.shape[1], self.n_linear + self.n_scalar
+        out = np.empty((1 + p, len(own.y)))
+        free = [1, *range(1 + self.n_linear, 1 + p)]  # any other predictor starts at 0
+
+        def theta_of(at: Vector) -> Vector:
+            others = np.zeros((self.n_linear - 1) * q)
+            return np.concatenate([at[0] * direction - offset, others, at[1:]])
+
+        def loss(at: Vector) -> tuple[float, Vector]:
+            eta = predictors_at(cast(Model, self), own, theta_of(at))
+            with np.errstate(all="ignore"):
+                self.link(eta, own.X.T, own.y, self.constants, 1, out)
+                sums: Vector = -(out @ own.weight) / total
+            if np.isfinite(sums).all():
+                return float(sums[0]), sums[free]
+            return math.inf, np.zeros(len(at))
+
+        first = np.zeros(len(free))
+        first[0] = self.level(own).location
+        bounds = [(each - _FARTHEST, each + _FARTHEST) for each in first]
+        found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
+        theta = theta_of(found.x)
+        loss(found.x)
+        wrong = np.flatnonzero(np.isnan(out[0]))
+        if wrong.size:
+            raise ModelError(
+                f"expected a number as log density of {self.name!r}, found NaN at the response "
+                f"{own.y[wrong[0]]:g}, at predictors and parameters to start from: correct the "
+                "expression, or refuse such responses"
+            )
+        return theta
+
+
+@dataclass(frozen=True)
+class TextModel(DensityModel):
+    """A likelihood of the user's own, stated by expressions; build it with ``models.user``."""
+
+    title: str = "density"
+    log_density: str = "0"  # type: ignore[misc]
+    parameters: tuple[Parameter, ...] = (BETA,)
+    response: str | None = None
+    mean_response: str | None = None  # type: ignore[misc, assignment]
+    draw: str | None = None
+    where: tuple[tuple[str, str], ...] = ()  # type: ignore[misc, assignment]
+
+    def __post_init__(self) -> None:
+        """Read every expression, so that a wrong one is refused here."""
+        super().__post_init__()
+        link_of(self.log_density, self.parameters, self.where)
+        if self.response is not None:
+            condition_of(self.response)
+        if self.mean_response is not None:
+            function_of(self.mean_response, self.parameters, self.where)
+        if self.draw is not None:
+            draw_of(self.draw, self.parameters, self.where)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Return the name it was given."""
+        return self.title
+
+    @property
+    def link(self) -> Any:
+        """Return the link, which is compiled at its first use."""
+        return link_of(self.log_density, self.parameters, self.where)
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where the condition of the response is false, or ``y`` not finite."""
+        good = np.isfinite(y)
+        for operator, left, right in [] if self.response is None else condition_of(self.response):
+            with np.errstate(all="ignore"):
+                good &= COMPARISONS[operator](left(np.empty((0, 0)), y), right(np.empty((0, 0)), y))
+        wrong = np.flatnonzero(~good)
+        text = "finite numbers" + (f" with {self.response}" if self.response else "")
+        return (wrong, text) if wrong.size else None
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m); ModelError without one."""
+        if self.mean_response is None:
+            raise ModelError(
+                f"expected the model {self.name!r} to have a mean response, found none: give one, "
+                "as in mean='exp(eta)'"
+            )
+        return function_of(self.mean_response, self.parameters, self.where)(eta)
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m); ModelError without a distribution."""
+        if self.draw is None:
+            raise ModelError(
+                f"expected the model {self.name!r} to have a simulator, found none: give one, as "
+                "in simulate='exponential(exp(eta))'"
+            )
+        name, arguments = draw_of(self.draw, self.parameters, self.where)
+        try:
+            drawn = getattr(rng, name)(*(each(eta) for each in arguments))
+        except ValueError as error:
+            raise ModelError(
+                f"expected parameters that {self.draw!r} can draw from, found others: {error}"
+            ) from None
+        values: Vector = np.asarray(drawn, np.float64)
+        return values
+
+    def describe(self) -> dict[str, Any]:
+        """Return all texts, the parameters and the prior: the model can be made of them."""
+        stated = {
+            "name": "density",
+            "title": self.title,
+            "log_density": self.log_density,
+            "parameters": [each.describe() for each in self.parameters],
+            "response": self.response,
+            "mean": self.mean_response,
+            "simulate": self.draw,
+            "where": dict(self.where),
+            "prior": self.prior.describe(),
+        }
+        return stated | self.described_factors()
+
+
+def text_model(
+    name: str,
+    log_density: str,
+    parameters: Sequence[Parameter],
+    *,
+    response: str | None = None,
+    mean: str | None = None,
+    simulate: str | None = None,
+    where: Mapping[str, str] | None = None,
+    prior: PriorOption | None = None,
+) -> TextModel:
+    """Return the model of a log density as text; see ``models.user``.
+
+    Raises
+    ------
+    ConfigError
+        If a text is no expression of the names and functions that there are.
+    """
+    pairs = {} if where is None else where
+    checked_text(log_density, "log density")
+    texts = {"response": response, "mean": mean, "simulate": simulate}
+    wrong = [key for key, each in texts.items() if not isinstance(each, str | None)]
+    if wrong or not isinstance(pairs, Mapping):
+        raise ConfigError(
+            f"expected texts with a log density as text, found {wrong[0] if wrong else 'where'} "
+            "otherwise: write expressions of y, eta and the parameters"
+        )
+    return TextModel(
+        as_prior(prior), name, log_density, tuple(parameters), response, mean, simulate,
+        tuple((key, checked_text(each, f"expression of {key!r}")) for key, each in pairs.items()),
+    )  # fmt: skip
+
+
+def described(prior: PriorOption | None = None, **stated: Any) -> TextModel:
+    """Return the model with this description by :meth:`TextModel.describe`."""
+    parameters = [
+        Parameter(**{**each, "components": tuple(each["components"]), "default": _prior_of(each)})
+        for each in stated.pop("parameters")
+    ]
+    return text_model(stated.pop("title"), stated.pop("log_density"), parameters, prior=prior,
+                      **stated)  # fmt: skip
+
+
+def _prior_of(parameter: Mapping[str, Any]) -> Any:
+    default = parameter["default"]
+    return None if default is None else from_description(default)
