@@ -279,7 +279,9 @@ _ELSEWHERE: Final = {
     "pow": "write I({column} ** 2)",
     "ifelse": "write a comparison, I({column} > 0), which is 0 or 1",
     "cut": "write a comparison, I({column} > 0), or a column of levels into the table",
-    "Surv": "times are not censored here: write the time",
+    "Surv": "write {column} ~ ..., and --censored (in Python censored=) with a column that is 1 "
+    "where there was no event",
+    "cens": "write y ~ ..., with --censored {column} (in Python censored='{column}')",
     "gp": "take the family gaussian-process, with its columns alone",
     **dict.fromkeys(("wday", "dayofweek"), "write weekday({column}), Monday is 0"),
 }

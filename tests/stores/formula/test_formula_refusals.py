@@ -55,6 +55,8 @@ FORMULAS = {
     "y ~ C(g, Diff())": "write C(g) or C(g, contr.helmert)",
     "y ~ Sum(g)": "it is a coding of a factor: C(column, Sum)",
     "y | trials(n) ~ x": "--trials n (in Python trials='n')",
+    "y | cens(c) ~ x": "--censored c (in Python censored='c')",
+    "Surv(y, c) ~ x": "write y ~ ..., and --censored",
     "y | weights(w) ~ x": "--weight w (in Python weight='w')",
     "cbind(y, n) ~ x": "write y ~ ..., and --trials (in",
     "y ~ factor(g)": "write C(g)",
