@@ -413,14 +413,17 @@ class Statement:
         try:
             body = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise self._refused(text, "it is no complete expression") from None
+            raise self._refused(text, "it is no complete expression, correct it") from None
         return self._read(body, 0)
 
     def _read(self, node: ast.expr, depth: int) -> Node:
         """Return the node of a part of a syntax tree; refuse what is not in the allow-list."""
         g = self.graph
         if depth > _MOST_DEPTH:
-            raise self._refused(ast.unparse(node), f"it is nested over {_MOST_DEPTH} deep")
+            raise self._refused(
+                ast.unparse(node),
+                f"it is nested over {_MOST_DEPTH} deep, name parts of it in where",
+            )
 
         def read(part: ast.expr) -> Node:
             return self._read(part, depth + 1)
@@ -458,7 +461,8 @@ class Statement:
                     condition = g.node("compare", _COMPARISONS[type(op)], *sides)
                     return g.choose(condition, read(body), read(orelse))
                 raise self._refused(
-                    ast.unparse(test), "a condition compares the response with numbers"
+                    ast.unparse(test),
+                    "a condition compares the response with numbers, write another",
                 )
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
                 name in FUNCTIONS and name not in _HIDDEN
@@ -468,7 +472,9 @@ class Statement:
                     nodes = [read(each) for each in arguments]
                     if any(self._of_parameters(nodes[k]) for k in function.data):
                         place = f"argument {function.data[0] + 1} of {name}()"
-                        raise self._refused(ast.unparse(node), f"{place} is of the response alone")
+                        raise self._refused(
+                            ast.unparse(node), f"{place} is of the response alone, write another"
+                        )
                     return self._log(nodes[0]) if name == "log" else g.call(name, *nodes)
             case _:
                 pass
@@ -602,7 +608,9 @@ class Statement:
             return [slope], {(0, 0): g.multiply(g.number(c * (c - 1.0)), g.power(a, c - 2.0))}
         function = FUNCTIONS[kind]
         if function.first is None or function.second is None:
-            raise self._refused(kind, f"derivatives of {kind}() in parameters are not known")
+            raise self._refused(
+                kind, f"derivatives of {kind}() in parameters are not known, use another"
+            )
         first = function.first(g, arguments, node)
         second = function.second(g, arguments, node)
         pairs = [(0, 0)] if function.arguments == 1 else [(0, 0), (0, 1), (1, 1)]
@@ -894,7 +902,7 @@ def function_of(
     statement = Statement(text, parameters, dict(where), what=what)
     if parameters and statement.has_response():
         raise ConfigError(
-            f"expected a {what} of predictors and shared parameters, found the response y in "
+            f"expected predictors and shared parameters in the {what}, found the response y in "
             f"{text[:60]!r}: write it without y"
         )
     return statement.evaluate

@@ -18,7 +18,7 @@ import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.numerics.prior import COLUMNS, KIND, LOG_FLAT
+from streammc.numerics.prior import COLUMNS, FLAT, KIND, LOG_FLAT
 from streammc.priors.densities import ANY_SIGN, CORRELATION, FAMILIES, POSITIVE, Family
 from streammc.protocols import Matrix, Vector
 from streammc.shown import Shown
@@ -574,10 +574,11 @@ def refuse_flat(labels: Sequence[str], table: Matrix, instead: Mapping[str, str]
     kind, by its label. ConfigError: the posterior would be improper.
     """
     for label, kind in zip(labels, table[:, KIND], strict=True):
-        if kind == LOG_FLAT and label in instead:
+        if kind in (FLAT, LOG_FLAT) and instead.get(label):
+            way = "grows" if kind == LOG_FLAT else "falls"
             raise ConfigError(
                 f"the prior of {label!r} must be proper, found flat: the likelihood tends to a "
-                f"constant as it grows, so that the posterior is improper: write {instead[label]}"
+                f"constant as it {way}, so that the posterior is improper: write {instead[label]}"
             )
 
 
@@ -614,8 +615,9 @@ def flat() -> FamilyPrior:
     """Return the improper prior with density 1.
 
     The posterior may then not exist: separated or collinear data are refused when
-    control variates are computed; so is a flat prior on ``nu`` of Student-t and ``phi`` of
-    negative binomial regression. On ``sigma`` it has density 1 in ``sigma``, not in its log.
+    control variates are computed; so is a flat prior on ``nu`` of Student-t, ``phi`` of negative
+    binomial regression and the log odds of zeros. On ``sigma`` it has density 1 in ``sigma``, not
+    in its log.
 
     Examples
     --------

@@ -71,6 +71,46 @@ models.user("own", log_lik=len, gradient=len, hessian=len, parameters=[models.Pa
 models.user("own", log_lik=len, gradient=len, hessian=len, parameters=[models.Parameter("a", per_feature=True)])
 models.user("own", log_lik=len, gradient=len, hessian=len, parameters=[models.Parameter("a"), models.Parameter("b", per_feature=True, table_scale="coefficient")])
 models.user("own", log_lik=len, gradient=len, hessian=len, parameters=[models.Parameter("a", per_feature=True, table_scale="coefficient", exponential="odds ratio"), models.Parameter("b", per_feature=True, table_scale="coefficient", exponential="rate ratio")])
+models.user("own", "eta", exponential=7)
+models.user("own", "eta", locations="ab")
+models.user("own", "eta", locations=["y"])
+models.user("own", "eta", where={"a": 3})
+models.user("own", "eta", simulate="normal(y, 1)")
+models.user("", "eta")
+models.user("own", "9**9**9**9 * eta")
+models.user("own", "eta +")
+models.user("own", "eta if eta > 0 else y")
+models.user("own", "digamma(exp(eta))")
+streammc sample counts.zarr -o new --model model-none.toml
+streammc sample counts.zarr -o new --model model-empty.toml
+streammc sample counts.zarr -o new --model model-large.toml
+streammc sample counts.zarr -o new --model model-code.toml
+streammc sample counts.zarr -o new --model model-unknown.toml
+streammc sample counts.zarr -o new --model model-list.toml
+streammc sample counts.zarr -o new --model model-number.toml
+streammc sample counts.zarr -o new --model model-steps.toml
+streammc sample counts.zarr -o new --model model-nan.toml
+streammc sample counts.zarr -o new --model model-mean.toml
+streammc sample counts.zarr -o new --model model-constant.toml --prior flat
+streammc sample counts.zarr -o new --model model-growing.toml --prior flat
+streammc sample counts.zarr -o new --model beta
+streammc sample flights.zarr -o new --model beta
+streammc sample counts.zarr -o new --model weibull
+streammc sample counts.zarr -o new --model inverse-gaussian
+streammc sample counts.zarr -o new --model lognormal
+streammc sample flights.zarr -o new --model zero-inflated-negative-binomial --prior flat
+streammc.sample(streammc.from_arrays(np.ones((60, 1)), np.full(60, 0.3)), models.beta(), seed=1)
+streammc.sample(streammc.from_arrays(X, np.where(np.arange(len(X)) == 3, 1.0, 0.5)), models.beta(), seed=1)
+streammc.sample(streammc.from_arrays(np.ones((60, 1)), np.full(60, 3.0)), models.inverse_gaussian(), seed=1)
+streammc.sample(streammc.from_arrays(np.ones((60, 1)), np.full(60, 3.0)), models.lognormal(), seed=1)
+streammc.sample(streammc.from_arrays(np.ones((60, 1)), np.full(60, 3.0)), models.weibull(), seed=1)
+streammc.sample(streammc.from_arrays(X, np.where(y > 0, 2.0, -1.0)), models.weibull(), seed=1)
+streammc.sample(streammc.from_arrays(X, np.where(y > 0, 2.0, np.inf)), models.lognormal(), seed=1)
+streammc.sample(streammc.from_arrays(X, y, weight=0.0 * y), models.hurdle_poisson(), seed=1)
+streammc.sample(streammc.from_arrays(X, -y), models.zero_inflated_poisson(), seed=1)
+streammc.sample(streammc.from_arrays(X, 1.0 + y), models.zero_inflated_poisson(priors.flat()), seed=1)
+streammc.sample(streammc.from_arrays(X, np.zeros(len(X))), models.hurdle_poisson(priors.flat()), seed=1)
+streammc.sample(streammc.from_arrays(X, 1.0 + y), models.hurdle_poisson(priors.flat()), seed=1)
 models.poisson(prior=3)
 mixed(models.network(), groups("1"), ["Intercept", "x"])
 mixed(models.logistic(), groups("x"), ["Intercept", "x"])

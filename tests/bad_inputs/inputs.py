@@ -13,6 +13,20 @@ from bad_inputs.broken import break_copies
 from bad_inputs.jobs import write_jobs
 from bad_inputs.tables import OWN_MODEL, write_tables
 
+MODEL_FILES: Final = {
+    "empty": "",
+    "large": "#" * 1_000_000,
+    "code": "log_density = \"__import__('os').system('true')\"",
+    "unknown": 'log_density = "y * eta - exp(eta)"\ncolour = "red"',
+    "list": "log_density = ['eta']",
+    "number": 'log_density = "eta - 1e200**2 * y"',
+    "steps": 'log_density = "floor(eta)"',
+    "nan": 'log_density = "log(y - 100) - eta**2"',
+    "constant": 'log_density = "0"',
+    "growing": 'log_density = "eta"',
+    "mean": 'log_density = "y * eta - exp(eta)"\nmean = "y"',
+}
+"""Texts of files that state models."""
 ROWS: Final = 400
 FEW: Final = "--draws 20 --warmup 20 --chains 2 --seed 1 --quiet"
 
@@ -38,6 +52,8 @@ def make_inputs() -> None:
     write_jobs()
     Path("own.py").write_text(OWN_MODEL)
     Path("faulty.py").write_text("1 / 0\n")
+    for name, text in MODEL_FILES.items():
+        Path(f"model-{name}.toml").write_text(text)
     columns = "--response late --features distance,hour"
     command(f"ingest flights.csv flights.zarr {columns} --quiet")
     command(f"ingest flights.csv raw.zarr {columns} --no-standardize --quiet")

@@ -29,8 +29,11 @@ def _chances(log_odds: Vector) -> Vector:
 
 
 def _log_odds(name: str) -> Parameter:
-    """Return the log odds of a zero; their default prior is almost even over its chance."""
-    return Parameter(name, default=normal(0.0, 1.5))
+    """Return the log odds of a zero; their default prior is almost even over its chance.
+
+    Without zeros beyond those of the counts, the likelihood tends to a constant as they fall.
+    """
+    return Parameter(name, default=normal(0.0, 1.5), instead_of_flat="normal(0, 1.5)")
 
 
 class _Counts(DensityModel):

@@ -1,9 +1,9 @@
 """Posteriors of the families stated as text, against maximum likelihood by scipy.
 
-Under flat priors the posterior of many rows is the normal distribution at the maximum of the
-likelihood with the inverse of its curvature, up to the order of one over the rows. The densities of
-this file are those of ``scipy.stats``, and parameters are as the posterior has them. The partner is
-the same posterior against responses of another shape.
+Under flat priors, or wide ones where these are refused, the posterior of many rows is the normal
+distribution at the maximum of the likelihood with the inverse of its curvature, up to the order of
+one over the rows. The densities of this file are those of ``scipy.stats``, and parameters are as
+the posterior has them. The partner is the same posterior against responses of another shape.
 
 Default priors do not decide: modes stay where they are under priors ten times wider, and where the
 response has another unit, they move by its logarithm alone.
@@ -22,6 +22,7 @@ from scipy import special, stats
 import streammc
 from streammc import registry
 from streammc.control_variates import compute, resolved
+from streammc.errors import ConfigError
 from streammc.priors import flat, from_description, half_cauchy, normal
 from streammc.protocols import Dataset, Matrix, Model, Vector
 
@@ -164,7 +165,9 @@ def fitted(request: pytest.FixtureRequest) -> Fitted:
     name, family = request.param, FAMILIES[request.param]
     X = design(ROWS)
     y = responses(name, X, family.shared)
-    prior = {"phi": half_cauchy(1e4), "*": flat()} if "negative" in name else flat()
+    refused = {"phi": half_cauchy(1e4)} if "negative" in name else {}
+    refused |= {key: normal(1e3) for key in family.shared if key.startswith("logit")}
+    prior = {"*": flat(), **refused}
     run = streammc.sample(table(X, y), registry.model(name)(prior), seed=1)
     posterior = run["posterior"]
     draws = [posterior[key].to_numpy() for key in ("beta", *family.shared)]
@@ -223,3 +226,19 @@ def test_another_unit_of_the_response_moves_location_and_shape_alone(
     assert np.abs((other.theta_star - one.theta_star - expected) / sd).max() < 1e-4
     fixed = compute(table(X, unit * y), registry.model(name)(normal(1.0)))
     assert np.abs((fixed.theta_star - one.theta_star - expected) / sd).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if "zero" in name or "hurdle" in name])
+def test_a_flat_prior_of_the_log_odds_of_zeros_is_refused(name: str) -> None:
+    """Of a table without zeros the likelihood tends to that of the counts as they fall."""
+    model = registry.model(name)
+    labels = model().labels(["x"])
+    key = next(each for each in labels if each.startswith("logit"))
+    with pytest.raises(ConfigError, match=rf"prior of '{key}' must be proper.*as it falls"):
+        model({"*": normal(1.0), key: flat()}).prior_table(labels)
+    others = {
+        each: half_cauchy(1.0) if each == "phi" else normal(1.0)
+        for each in labels
+        if not each.startswith("beta")
+    }
+    assert model({"*": flat(), **others}).prior_table(labels).shape[0] == len(labels)
