@@ -76,6 +76,7 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
         rows, group = model.rows_of(rows.X)
         slope = None if model.slope is None else rows.X[:, model.features.index(model.slope)]
     used = rows.weight > 0.0
+    late = used & (rows.y < 0.0) & inner.censored
     if inner.censored:
         used &= rows.y > 0.0  # a time that is censored has no density, but a probability
     X, offset, group, weight = rows.X[used], rows.offset[used], group[used], rows.weight[used]
@@ -107,6 +108,10 @@ def exact_fit(model: Model, rows: Rows) -> ExactFit | None:
         rounding = max(rounding, _EXACT_OF_SINGLE * varied)
     if np.abs(target - X @ beta).max() > rounding:
         return None
+    if late.any() and rank == X.shape[1] and not absorbed:  # after the fit its probability is 0
+        after = scale.transform(-rows.y[late]) - rows.offset[late] - rows.X[late] / size @ beta
+        if after.max() > rounding:
+            return None
     return ExactFit(int(rank) + absorbed, total)
 
 

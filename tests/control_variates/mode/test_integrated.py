@@ -11,10 +11,10 @@ from scipy import stats
 
 from streammc import registry
 from streammc.control_variates import compute
-from streammc.control_variates.mode.exact_fit import improper_scale
+from streammc.control_variates.mode.exact_fit import exact_fit, improper_scale
 from streammc.errors import ModelError
 from streammc.models import gamma as gamma_regression
-from streammc.models import gaussian, poisson, student_t, weibull
+from streammc.models import gaussian, lognormal, poisson, student_t, weibull
 from streammc.priors import exponential, gamma, half_student_t, inverse_gamma, normal
 from streammc.protocols import Rows
 from streammc.stores import from_arrays
@@ -206,3 +206,12 @@ def test_a_shape_is_improper_from_as_many_rows_as_its_tail_allows(build, rows):
         model = build(prior)
         table = model.prior_table(("beta[x]", "shape"))
         assert improper == bool(improper_scale(model, one, table, ("beta[x]", "shape"))[1])
+
+
+@pytest.mark.parametrize("build", [lognormal, weibull])
+@pytest.mark.parametrize(("time", "refused"), [(2.0, True), (3.0, True), (5.0, False)])
+def test_a_time_censored_after_an_exact_fit_leaves_a_posterior(build, time, refused):
+    y = np.where(np.arange(60) < 10, -time, 3.0)
+    rows = Rows(np.ones((60, 1)), y, np.zeros(60), np.ones(60))
+    model = replace(build({"*": normal(scale=10.0), "sigma": PRIOR["sigma"]}), censored=True)
+    assert refused == (exact_fit(model, rows) is not None)
