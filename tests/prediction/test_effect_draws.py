@@ -61,7 +61,7 @@ def moments(v, weight):
 @pytest.mark.parametrize("n", [1, 40])
 def test_a_draw_of_an_intercept_is_the_quantile_of_a_dense_grid(name, n):
     density, theta, X, y = density_of(name, "intercept", n)
-    v, u1, _, log = grid_of(name, "intercept", theta, X, y, 40_001)
+    v, u1, _, log = grid_of(name, "intercept", theta, X, y, 160_001)
     weight = np.exp(log - log.max())
     mean, variance = moments(v, weight)
     below = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
