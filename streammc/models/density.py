@@ -40,6 +40,9 @@ Node = int
 
 MOST_CHARACTERS: Final = 4000
 _MOST_DEPTH: Final = 60
+_MOST_OPERATIONS: Final = 600
+_DEEPEST: Final = 16
+"""Operations inside each other in one line of a generated link."""
 _CONSTANT, _INPUT, _WHERE = "constant", "input", "where"
 
 
@@ -371,6 +374,11 @@ class Statement:
         for name, each in (where or {}).items():
             self._name(name, self._parsed(each))
         self.value = self._parsed(text)
+        if len(self.graph.operations) > _MOST_OPERATIONS:
+            raise ConfigError(
+                f"expected a {self.what} of at most {_MOST_OPERATIONS} operations, found "
+                f"{len(self.graph.operations)}: write a shorter one, or the link as a function"
+            )
         if log_survival is not None:
             event = self.graph.node("compare", ">", response, self.graph.number(0.0))
             self.value = self.graph.choose(event, self.value, self._parsed(log_survival))
@@ -505,10 +513,7 @@ class Statement:
 
     def _of_parameters(self, node: Node) -> bool:
         """Return whether a node depends on a predictor."""
-        kind, *arguments = self.graph.operations[node]
-        if kind == _INPUT:
-            return str(arguments[0]).startswith("eta")
-        return any(self._of_parameters(each) for each in self._arguments(node))
+        return bool(self.dependencies()[node])
 
     def _arguments(self, node: Node) -> tuple[Node, ...]:
         """Return the nodes that an operation is of."""
@@ -719,7 +724,10 @@ class _Loop:
                 self._uses[each] += 1
         for node in tops:
             self._uses[node] += 1
-        self._shared = {node for node in self._order if self._is_shared(node)}
+        self._shared: set[Node] = set()
+        for node in self._order:
+            if self._is_shared(node):
+                self._shared.add(node)
         self._written: dict[Node, str] = {}
         # A branch without a predictor would hide that it is NaN.
         choices = [
@@ -731,17 +739,14 @@ class _Loop:
         self._may_miss_nan = any(0 not in deep[a] & deep[b] for a, b in choices)
 
     def _is_shared(self, node: Node) -> bool:
-        """Return whether all rows share a node: it depends on shared parameters alone."""
-        operations = self._graph.operations
-        for each in self._statement._needed([node]):
-            kind, *arguments = operations[each]
-            if kind == _INPUT and arguments[0] in ("y[i]", "eta[0, i]"):
-                return False
-            if kind == _INPUT and arguments[0].startswith("eta["):
-                name = self._statement.inputs[int(arguments[0][4:].partition(",")[0])]
-                if name.startswith("eta_"):
-                    return False
-        return True
+        """Return whether a node, of nodes before it, depends on shared parameters alone."""
+        kind, *arguments = self._graph.operations[node]
+        if kind != _INPUT:
+            return all(each in self._shared for each in self._statement._arguments(node))
+        if not arguments[0].startswith("eta["):
+            return bool(arguments[0] != "y[i]")
+        name = self._statement.inputs[int(arguments[0][4:].partition(",")[0])]
+        return name != "eta" and not name.startswith("eta_")
 
     def lines(self) -> list[str]:
         """Return the lines of the loop."""
@@ -764,12 +769,17 @@ class _Loop:
                 if operations[each][0] == _INPUT and operations[each][1].startswith("eta")
             }
         )
+        depth = dict.fromkeys(self._order, 0)
         for node in self._order:
             shared = node in costly
             into = once if shared else rows
+            parts = self._statement._arguments(node)
+            depth[node] = 1 + max((depth[each] for each in parts), default=0)
             if operations[node][0] in (_CONSTANT, _INPUT, "compare"):
                 continue
-            if self._uses[node] > 1 or node in kept or operations[node][0] in ("choose",):
+            named = self._uses[node] > 1 or node in kept or operations[node][0] == "choose"
+            if named or depth[node] > _DEEPEST:
+                depth[node] = 0
                 text = self._text(node)
                 self._written[node] = f"t{node}"
                 into.append(f"t{node} = {text}")

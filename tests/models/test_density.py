@@ -133,6 +133,18 @@ def test_what_is_no_expression_is_refused(text: str, found: str) -> None:
     assert len(str(caught.value)) < 700
 
 
+def test_names_of_names_are_bounded() -> None:
+    deep = {f"a{k}": f"a{k - 1} * a{k - 1} + a{k - 1}" if k else "y + 1" for k in range(60)}
+    text = "eta if a59 > 0 else log_factorial(a59)"  # read without a walk of 2^60 paths
+    assert user("deep", text, where=deep).link is not None
+    rows = {f"a{k}": f"a{k - 1} + {k}" if k else "eta" for k in range(200)}
+    out = evaluate(user("long", "a199", where=rows), np.zeros((1, 1)), np.zeros(1))
+    assert out[:, 0].tolist() == [199.0 * 100.0, 1.0, 0.0]
+    many = {f"a{k}": f"exp(a{k - 1})" if k else "eta" for k in range(700)}
+    with pytest.raises(ConfigError, match="at most 600 operations, found 70"):
+        user("many", "a699", where=many)
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [
