@@ -36,7 +36,7 @@ def test_python_itself_suggests_the_name_that_is_near(package, name, meant, caps
     ("package", "name", "has"),
     [
         ("streammc", "regress", "sample, samplers"),
-        ("streammc.models", "logit", "gaussian_process, logistic"),
+        ("streammc.models", "logit", "inverse_gaussian, logistic"),
         ("streammc.samplers", "gibbs", "hmc, hmc_ecs"),
     ],
 )
