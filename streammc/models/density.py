@@ -43,7 +43,7 @@ _MOST_DEPTH: Final = 60
 _MOST_OPERATIONS: Final = 600
 _DEEPEST: Final = 16
 """Operations inside each other in one line of a generated link."""
-_CONSTANT, _INPUT, _WHERE = "constant", "input", "where"
+_CONSTANT, _INPUT = "constant", "input"
 
 
 class Function(NamedTuple):
@@ -295,8 +295,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
 }
 """Functions of an expression by name; ``log_gamma_ratio(a, y)`` is ``log Gamma(a + y) - log
 Gamma(a)``, ``excess(x)`` is ``exp(x) - 1 - x``, ``log_ndtr`` the log of the normal distribution
-function, and ``within(x, c)`` clips to ``[-c, c]`` values
-alone, not derivatives."""
+function, and ``within(x, c)`` clips values to ``[-c, c]`` and not derivatives."""
 
 NAMES: Final = {"pi": math.pi}
 _HIDDEN: Final = {"digamma_difference", "trigamma_difference", "mills", "mills_slope"}
@@ -337,8 +336,6 @@ class Statement:
         ones for their names, of which positive ones are sampled as their logarithm.
     where
         Further names, each with its expression in those before it.
-    constants
-        Names of the numbers of ``Model.constants``.
     what
         What the expression is called in messages.
     log_survival
@@ -356,7 +353,6 @@ class Statement:
         text: str,
         parameters: Sequence[Parameter],
         where: Mapping[str, str] | None = None,
-        constants: Sequence[str] = (),
         what: str = "log density",
         log_survival: str | None = None,
     ) -> None:
@@ -367,8 +363,6 @@ class Statement:
         self._names: dict[str, Node] = {}
         self._logarithms: dict[Node, Node] = {}
         self._add_parameters(parameters)
-        for k, name in enumerate(constants):
-            self._name(name, self.graph.node(_INPUT, f"constants[{k}]"))
         response = self.graph.node(_INPUT, "y[i]")
         self._name("y", response if log_survival is None else self.graph.call("abs", response))
         for name, each in (where or {}).items():
@@ -672,7 +666,7 @@ class Statement:
             head = ("if order == 0:", "elif order == 1:", "else:")[order]
             body += [f"    {head}", *(f"        {line}" for line in lines)]
         text = [
-            f'"""{title}"""',
+            repr(title),  # of any text that a user states
             "",
             "import math",
             "",
@@ -725,9 +719,7 @@ class _Loop:
         for node in tops:
             self._uses[node] += 1
         self._shared: set[Node] = set()
-        for node in self._order:
-            if self._is_shared(node):
-                self._shared.add(node)
+        self._shared.update(node for node in self._order if self._is_shared(node))
         self._written: dict[Node, str] = {}
         # A branch without a predictor would hide that it is NaN.
         choices = [
@@ -788,7 +780,7 @@ class _Loop:
             lines.append(
                 " = ".join(
                     [
-                        *(f"t{node}" for node in costly & {*self._written}),
+                        *(f"t{node}" for node in sorted(costly & {*self._written})),
                         *(f"last{k}" for k in range(len(inputs))),
                     ]
                 )
@@ -895,7 +887,7 @@ def link_of(
         title += f", of a censored time ``{log_survival}``"
     title += "".join(f"; ``{name} = {text}``" for name, text in where)
     statement = Statement(log_density, parameters, dict(where), log_survival=log_survival)
-    return _module(statement.source(title.replace('"', "'") + ".")).link
+    return _module(statement.source(f"{title}.")).link
 
 
 @cache

@@ -86,3 +86,30 @@ def test_a_run_says_that_its_intervals_are_too_narrow() -> None:
     assert any(line.startswith("the responses vary ") for line in lines)
     lines = streammc.control_variates(data, models.negative_binomial()).certificate.warnings
     assert not any("responses" in line for line in lines)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cells", ["yes", "no"])
+def test_cells_and_weights_are_no_reason_for_a_warning(cells: str) -> None:
+    rng = np.random.default_rng(6)
+    n = 70_000
+    g = rng.integers(0, 4, n)
+    rate = np.exp(-0.5 + 0.4 * g)
+    dispersed = rng.poisson(rate * rng.gamma(2.0, 0.5, n))
+    late = (rng.random(n) < rate / (1.0 + rate)).astype(int)
+    weight = rng.uniform(0.5, 60.0, n)
+    table = {"c": dispersed, "p": rng.poisson(rate), "late": late, "g": g.astype(str)}
+    for response, model in (
+        ("c", models.negative_binomial()),
+        ("p", models.poisson()),
+        ("late", models.binomial()),
+        ("late", models.logistic()),
+    ):
+        options = {"cells": cells} if cells == "yes" else {"weight": "w"}
+        data = streammc.from_table(table | {"w": weight}, formula=f"{response} ~ g", **options)
+        lines = streammc.control_variates(data, model).certificate.warnings
+        assert not any("responses" in line for line in lines), (response, model.name, lines)
+    if cells == "yes":  # the partner: counts that do vary more, as cells
+        data = streammc.from_table(table, formula="c ~ g", cells="yes")
+        lines = streammc.control_variates(data, models.poisson()).certificate.warnings
+        assert any(line.startswith("the responses vary ") for line in lines)

@@ -182,6 +182,14 @@ def test_what_all_rows_share_is_computed_once() -> None:
     assert loop.index("last0 = eta[1, i]") < loop.index("log_gamma(")
 
 
+def test_a_comment_in_a_text_is_text() -> None:
+    odd = user("odd", WAITS[1] + ' # \\x \\N{} """ """\\')
+    assert (
+        odd.link(np.zeros((1, 1)), np.zeros((0, 1)), np.ones(1), np.zeros(0), 0, np.zeros((3, 1)))
+        is None
+    )
+
+
 def test_a_branch_without_a_predictor_keeps_nan() -> None:
     made = user("flat", "0 if y == 0 else -eta - y * exp(-eta)")
     out = evaluate(made, np.array([[np.nan, 0.0]]), np.zeros(2))

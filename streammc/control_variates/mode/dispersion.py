@@ -38,27 +38,33 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
 
     ``subset`` are rows of the data set: a random sample, or all.
     """
-    summed = "statistics" in (dataset.table.attributes.get("cells") or {})
+    cells = dataset.table.attributes.get("cells")
     own_functions = bool(getattr(model, "functions", None))  # of the user: they may do anything
-    if summed or model.censored or own_functions:
+    if model.censored or own_functions or model.n_linear == 0 or is_mixed_model(model):
         return []
-    if model.n_linear == 0 or is_mixed_model(model):
-        return []
+    if "statistics" in (cells or {}) or (model.takes_trials and not _counts_trials(dataset)):
+        return []  # of sums the spread is lost; trials times a weight are no trials
+    draws = rng.stream(0, 2, rng.Role.PLAN)  # 2: the number of this purpose
     used = np.flatnonzero(subset.weight > 0.0)
-    used = used[:: -(-len(used) // _ROWS)] if len(used) else used
-    rows = Rows(*(np.ascontiguousarray(each[used]) for each in subset))
+    if len(used) < 2:
+        return []
+    if cells:  # a cell is as many rows of the table as it weighs
+        share_of = subset.weight[used] / subset.weight[used].sum()
+        used = draws.choice(used, _ROWS, p=share_of)
+    rows = Rows(*(np.ascontiguousarray(each[used[:: -(-len(used) // _ROWS)]]) for each in subset))
     eta = predictors_at(model, rows, theta)
-    y, weight = rows.y, rows.weight
+    y, weight = rows.y, np.ones(len(rows.y)) if cells else rows.weight
+    if model.takes_trials and ((y == 0.0) | (y == 1.0)).all():
+        return []  # one trial a row has one variance at each mean
     try:
         with np.errstate(all="ignore"):
             mean = model.mean(eta)
-            draws = rng.stream(0, 2, rng.Role.PLAN)  # 2: the number of this purpose
             drawn = [model.simulate_trials(eta, weight, draws) for _ in range(_REPLICATES)]
     except ModelError:  # a model of the user's own without one of them
         return []
-    if not np.isfinite(mean).all() or len(y) < 2:
+    if not np.isfinite(mean).all():
         return []
-    lines = []
+    total, lines = weight.sum(), list[str]()
     if model.n_scalar == 0:
         with np.errstate(over="ignore"):
             expected = np.array([weight @ np.square(each - mean) for each in drawn])
@@ -72,12 +78,12 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
             )
     counts = bool((y == np.floor(y)).all()) and y.min() == 0.0 and y.max() > 1.0
     if counts:
-        zeros = np.array([float(np.mean(each == 0.0)) for each in drawn])
+        zeros = np.array([weight @ (each == 0.0) / total for each in drawn])
         if lines:  # more zeros are a part of more variation: beyond those of a negative binomial?
             surplus = float(weight @ (np.square(y - mean) - mean))
             phi = float(weight @ np.square(mean)) / max(surplus, 1e-300)
-            zeros += float(np.mean((1.0 + mean / phi) ** -phi)) - float(zeros.mean())
-        share = float(np.mean(y == 0.0))
+            zeros += weight @ (1.0 + mean / phi) ** -phi / total - zeros.mean()
+        share = float(weight @ (y == 0.0) / total)
         _, z = _compared(share, zeros)
         gap = share - float(zeros.mean())
         if abs(z) > _DOUBTLESS and abs(gap) > _SHARE:
@@ -88,6 +94,14 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
                 "zero-inflated model or hurdle-poisson"
             )
     return lines
+
+
+def _counts_trials(dataset: Dataset) -> bool:
+    """Return whether the weights of rows are their trials and nothing else."""
+    attributes = dataset.table.attributes
+    if attributes.get("cells") or dataset.temperature != 1.0:
+        return False
+    return attributes.get("trials") is None or attributes.get("weight") is None
 
 
 def _compared(found: float, expected: Vector) -> tuple[float, float]:
