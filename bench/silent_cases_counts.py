@@ -31,6 +31,9 @@ def only(y: Any, **more: Any) -> Any:
     return lambda _: {"X": np.ones((len(y), 1)), "y": y, **more}
 
 
+AMOUNTS = only([0.2, 3.0, 1.0, 40.0, 7.0])
+
+
 def rare(rng: np.random.Generator) -> Data:
     y = np.zeros(2000)
     y[[100, 900, 1700]] = 1.0
@@ -142,19 +145,19 @@ COUNTS: dict[str, Case] = {
         COUNTS_PRIOR,
     ),
     "gamma-5": Case(
-        "n = 5", "gamma", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        "n = 5", "gamma", "hmc", AMOUNTS,
         {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
     ),
     "inverse-gaussian-5": Case(
-        "n = 5", "inverse-gaussian", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        "n = 5", "inverse-gaussian", "hmc", AMOUNTS,
         {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
     ),
     "lognormal-5": Case(
-        "n = 5", "lognormal", "auto", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        "n = 5", "lognormal", "auto", AMOUNTS,
         {"*": "normal(0, 10)", "sigma": "half_student_t(3, 5)"},
     ),
     "weibull-5": Case(
-        "n = 5", "weibull", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]),
+        "n = 5", "weibull", "hmc", AMOUNTS,
         {"*": "normal(0, 10)", "shape": "half_student_t(3, 10)"},
     ),
     "beta-5": Case(
@@ -182,7 +185,7 @@ COUNTS: dict[str, Case] = {
         {"*": "normal(0, 5)", "gap*": "half_student_t(3, 10)"},
     ),
     "exponential-5": Case(
-        "n = 5", "exponential", "hmc", only([0.2, 3.0, 1.0, 40.0, 7.0]), {"*": "normal(0, 10)"},
+        "n = 5", "exponential", "hmc", AMOUNTS, {"*": "normal(0, 10)"},
     ),
     "negative-binomial-5": Case(
         "n = 5", "negative-binomial", "hmc", only([0.0, 3.0, 1.0, 40.0, 7.0]), COUNTS_PRIOR

@@ -419,7 +419,7 @@ def user(
     """Return a model of your own; try it with :func:`check_model`.
 
     In one line, by the text of its log density: it is parsed and never evaluated, and compiled with
-    its derivatives, so that it is as fast as a model of the package. Then ``response``, ``mean``
+    its derivatives, as those of many families of the package are. Then ``response``, ``mean``
     and ``simulate`` are texts, too.
 
     With linear predictors (the default) a row is seen through ``p`` numbers: one per

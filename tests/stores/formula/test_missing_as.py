@@ -103,6 +103,12 @@ def test_only_columns_that_lack_values_change(frame: Any) -> None:
     assert "missing" not in asked.attributes["formula"]
 
 
+def test_a_column_beside_its_mark_can_change_alone(frame: Any) -> None:
+    with pytest.warns(UserWarning, match="missing values: "):
+        store = streammc.from_table(frame, formula="y ~ x + z + g", missing_as=BOTH)
+    assert store.only_together() == []
+
+
 def test_level_is_never_the_reference_by_itself(frame: Any) -> None:
     late = frame.assign(g=frame["g"].replace({"a": "x", "b": "y", "n": "z"}))
     with pytest.warns(UserWarning, match="missing values: "):
