@@ -216,6 +216,7 @@ class Family:
         with np.errstate(over="ignore"):
             chosen = MEANS[LINKS[self.name]]
             if self.name == "hurdle-poisson":  # counts above 0 alone
+                last = np.maximum(last, -700.0)  # below it the mean above 0 is 1
                 last = last - np.log(-np.expm1(-np.exp(last)))
             if self.name in SHIFTS:
                 last = last + SHIFTS[self.name](eta[1:])

@@ -162,6 +162,12 @@ def test_every_family_has_the_numbers_of_predict(tmp_path, family):
     np.testing.assert_allclose(found["q95"][order], expected["q95"], rtol=1e-11)
 
 
+def test_counts_above_zero_have_a_mean_of_one_at_least():
+    mean = scorer.Family("hurdle-poisson", 1).mean(np.array([[-800.0, -5.0, 3.0], [0.0, 0.0, 0.0]]))
+    truth = [0.5, 0.5 * np.exp(-5.0) / -np.expm1(-np.exp(-5.0)), 0.5 * np.exp(3.0)]
+    np.testing.assert_allclose(mean, truth, rtol=1e-8)
+
+
 def test_families_without_a_mean_response_are_refused(tmp_path):
     for family in sorted(set(registry.MODELS) - {*scorer.LINKS}):
         with pytest.raises(ModelError, match="have a mean response, found none"):
