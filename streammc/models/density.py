@@ -21,6 +21,7 @@ import hashlib
 import importlib.util
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -964,20 +965,51 @@ def condition_of(text: str) -> tuple[tuple[str, Callable[..., Vector], Callable[
 @cache
 def draw_of(
     text: str, parameters: tuple[Parameter, ...], where: tuple[tuple[str, str], ...]
-) -> tuple[str, tuple[Callable[..., Vector], ...]]:
-    """Return the distribution that responses are drawn from, and its arguments."""
+) -> Callable[[Matrix, np.random.Generator], Vector]:
+    """Return a function of predictors (p, m) and a generator that draws responses (m,).
+
+    The text is an expression of one distribution, ``exp(eta) * weibull(shape)``.
+    """
     try:
-        body = ast.parse(text.strip(), mode="eval").body
+        body: ast.AST = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         body = ast.Constant(None)
-    if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) and not body.keywords:
-        name = body.func.id
-        if SIMULATORS.get(name) == len(body.args):
-            what = f"argument of {name}()"
-            each = (function_of(ast.unparse(node), parameters, where, what) for node in body.args)
-            return name, tuple(each)
-    known = ", ".join(f"{name} of {count}" for name, count in SIMULATORS.items())
-    raise ConfigError(
-        f"expected a distribution of expressions to draw responses from, found {text[:60]!r}: "
-        f"write one of numpy's, with its numbers of arguments ({known})"
-    )
+    found = [
+        (node, node.func.id)
+        for node in ast.walk(body)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and SIMULATORS.get(node.func.id) == len(node.args)
+        and not node.keywords
+    ]
+    outside = ast.unparse(body) if len(found) != 1 else _without(body, found[0][0])
+    if len(found) != 1 or re.search(r"\by\b", outside):
+        known = ", ".join(f"{name} of {count}" for name, count in SIMULATORS.items())
+        raise ConfigError(
+            f"expected an expression of one distribution to draw responses from, found "
+            f"{text[:60]!r}: write one of numpy's, with its number of arguments ({known})"
+        )
+    ((call, name),) = found
+    what = f"argument of {name}()"
+    numbers = [function_of(ast.unparse(node), parameters, where, what) for node in call.args]
+    rest = outside.replace(_DRAWN, "y")  # the response is what was drawn
+    of_drawn = Statement(rest, parameters, dict(where), what="simulated response").evaluate
+
+    def draw(eta: Matrix, rng: np.random.Generator) -> Vector:
+        drawn = getattr(rng, name)(*(each(eta) for each in numbers))
+        return of_drawn(eta, np.asarray(drawn, np.float64))
+
+    return draw
+
+
+_DRAWN: Final = "__drawn__"
+
+
+def _without(body: ast.AST, call: ast.Call) -> str:
+    """Return an expression with a name in place of one of its calls."""
+
+    class Replacer(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            return ast.Name(_DRAWN) if node is call else self.generic_visit(node)
+
+    return ast.unparse(Replacer().visit(body))

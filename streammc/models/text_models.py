@@ -176,15 +176,12 @@ class TextModel(DensityModel):
                 f"expected the model {self.name!r} to have a simulator, found none: give one, as "
                 "in simulate='exponential(exp(eta))'"
             )
-        name, arguments = draw_of(self.draw, self.parameters, self.where)
         try:
-            drawn = getattr(rng, name)(*(each(eta) for each in arguments))
+            return draw_of(self.draw, self.parameters, self.where)(eta, rng)
         except ValueError as error:
             raise ModelError(
                 f"expected parameters that {self.draw!r} can draw from, found others: {error}"
             ) from None
-        values: Vector = np.asarray(drawn, np.float64)
-        return values
 
     def describe(self) -> dict[str, Any]:
         """Return all texts, the parameters and the prior: the model can be made of them."""

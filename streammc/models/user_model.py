@@ -463,8 +463,8 @@ def user(
     mean
         ``f(eta (p, m))`` returns the mean responses (m,), for predictions; or an expression.
     simulate
-        ``f(eta (p, m), rng)`` returns responses (m,); or a distribution of
-        ``numpy.random.Generator`` of expressions, such as ``"exponential(exp(eta))"``.
+        ``f(eta (p, m), rng)`` returns responses (m,); or an expression
+        of one distribution of ``numpy.random.Generator``, such as ``"exp(eta) * weibull(shape)"``.
     start
         ``f(X, y)`` returns a first theta (d,); default: zeros.
     prior

@@ -53,19 +53,20 @@ def test_a_model_of_texts_agrees_with_itself() -> None:
         where={"z": "shape * (log(y) - eta)"},
         response="y > 0",
         mean="exp(eta + log_gamma(1 + 1 / shape))",
-        simulate="gamma(1, exp(eta))",
+        simulate="exp(eta) * weibull(shape)",
     )
-    drawn = user("waits", *_shown(made), simulate="exponential(exp(eta))", scales=["shape"])
-    assert not check_model(drawn).passed  # another distribution than the density
+    report = check_model(made)
+    assert report.passed, str(report)
+    other = user(
+        "waits", made.log_density, scales=["shape"], where=dict(made.where),
+        simulate="gamma(1, exp(eta))",
+    )  # fmt: skip
+    assert not check_model(other).passed  # another distribution than the density
     at = np.array([[0.3, -1.0], [0.0, 0.7]])
     factor = [math.gamma(1.0 + math.exp(-each)) for each in at[1]]
     np.testing.assert_allclose(made.mean(at), np.exp(at[0]) * factor, rtol=1e-13)
     assert made.response_fault(np.array([1.0, 0.0, -1.0, np.nan]))[0].tolist() == [1, 2, 3]  # type: ignore[index]
     assert made.labels(["Intercept"]) == ("beta[Intercept]", "shape")
-
-
-def _shown(made: Any) -> tuple[str]:
-    return (made.log_density.replace("z", "(shape * (log(y) - eta))"),)
 
 
 @pytest.mark.parametrize("options", [{}, {"scales": ["s"], "where": {"v": "s * exp(eta)"}}])
@@ -154,6 +155,9 @@ def test_names_of_names_are_bounded() -> None:
         ({"mean": "exp(nu)"}, "mean response of known names and functions, found 'nu'"),
         ({"simulate": "normal(eta)"}, "found 'normal(eta)'"),
         ({"simulate": "bytes(10, 3)"}, "found 'bytes(10, 3)'"),
+        ({"simulate": "y + normal(eta, 1)"}, "found 'y + normal(eta, 1)'"),
+        ({"simulate": "normal(eta, 1) + normal(eta, 1)"}, "of one distribution"),
+        ({"simulate": "exp(eta) * nu * weibull(2)"}, "simulated response of known names"),
         ({"mean": np.exp}, "found mean otherwise"),
         ({"mean": "y * eta"}, "found the response y in 'y * eta'"),
         ({"simulate": "normal(y, 1)"}, "found the response y"),
