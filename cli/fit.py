@@ -63,6 +63,7 @@ def rows_of_tables(output: Output, settings: FitSettings, model: Any, sampler: A
             None,
             overwrite=False,
             in_order=sampler is not None and not sampler.needs_rows(model),
+            no_cells=model.sees_trials,
             refuse_in_order=lambda: refuse_in_order(model, sampler),
         )
     for each in caught:

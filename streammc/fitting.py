@@ -128,6 +128,7 @@ def fit(call: FitCall) -> xarray.DataTree:
         overwrite=call.overwrite,
         depth=5,
         in_order=sampler is not None and not sampler.needs_rows(model),
+        no_cells=model.sees_trials,
         refuse_in_order=lambda: refuse_in_order(model, sampler),
     )
     run = values_of(call, RunArguments)

@@ -320,6 +320,7 @@ class Model(Protocol):
     multimodal: bool
     exchangeable: bool
     takes_trials: bool
+    sees_trials: bool
     takes_censored: bool
     censored: bool
     mean_by_draw: bool

@@ -16,6 +16,7 @@ from streammc.errors import ConfigError
 
 MODELS: Final[dict[str, str]] = {
     "beta": "streammc.models.glm.beta_logit:beta",
+    "beta-binomial": "streammc.models.glm.beta_binomial_logit:beta_binomial",
     "binomial": "streammc.models.glm.binomial_logit:binomial",
     "exponential": "streammc.models.glm.exponential_log:exponential",
     "gamma": "streammc.models.glm.gamma_log:gamma",

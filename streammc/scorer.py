@@ -154,6 +154,7 @@ MEANS: Final[dict[str, Callable[[Any], Any]]] = {
 """Mean response by link, in a new array; of categories P(y > k) by ``eta - c_k``."""
 LINKS: Final = {
     "beta": "logit",
+    "beta-binomial": "logit",
     "binomial": "logit",
     "exponential": "log",
     "gamma": "log",

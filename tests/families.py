@@ -102,6 +102,22 @@ def beta_log_lik(y: mpf, eta: mpf, log_phi: mpf) -> mpf:
     return mpmath.loggamma(phi) - mpmath.loggamma(a) - mpmath.loggamma(b) + power
 
 
+PER_TRIAL = 2.0**26
+"""Of the response ``2^26 trials + successes``."""
+
+
+def beta_binomial_log_lik(y: mpf, eta: mpf, log_phi: mpf) -> mpf:
+    phi, n = mpmath.exp(log_phi), mpmath.floor(y / PER_TRIAL)
+    a, b, k = phi / (1 + mpmath.exp(-eta)), phi / (1 + mpmath.exp(eta)), y - n * PER_TRIAL
+    return sum(
+        (
+            sign * (mpmath.loggamma(each + count) - mpmath.loggamma(each))
+            for sign, each, count in ((1, a, k), (1, b, n - k), (-1, phi, n))
+        ),
+        mpf(0),
+    )
+
+
 def inflated(log_odds: mpf, y: mpf, of_counts: mpf) -> mpf:
     """Return the log probability of a count where zeros are added to those of a family."""
     rest = -mpmath.log1p(mpmath.exp(log_odds))
@@ -206,6 +222,15 @@ FAMILIES = {
         centre=(0.0, 3.0),  # mass at the ends is finer than the steps of a float64 below 1
         pair=(0.25, 0.75),
         bad=(0.0, 1.0, -0.1, 1.5, np.nan, np.inf),
+    ),
+    "beta-binomial": Family(
+        responses=tuple(
+            PER_TRIAL * n + k
+            for n, k in ((0, 0), (1, 0), (1, 1), (7, 3), (60, 58), (1e4, 0), (1e6, 3e5))
+        ),
+        log_lik=beta_binomial_log_lik,
+        pair=(PER_TRIAL, PER_TRIAL + 1.0),
+        bad=(1.0, PER_TRIAL - 1.0, PER_TRIAL + 2.0, PER_TRIAL + 0.5, 2.0**53, -1.0, np.nan, np.inf),
     ),
     "binomial": Family(
         support=np.array([0.0, 1.0]),

@@ -296,6 +296,7 @@ def rows_of(
     keep: bool = False,
     in_order: bool = False,
     sampled: bool = True,
+    no_cells: bool = False,
     refuse_in_order: Callable[[], None] = lambda: None,
 ) -> Store | MemoryStore | StreamedTable:
     """Return the rows of a table in a new store, or without ``path`` in memory if they fit.
@@ -303,10 +304,11 @@ def rows_of(
     Rows that need more than half of the available memory are read from the table whenever they are
     needed, unless ``keep`` is true; those of over 256 MB too, where ``in_order`` says that no more
     is asked of them. Such tables keep a sample for a sampler, if ``sampled``. ``refuse_in_order``
-    may raise before. Cells are made where the options do not say otherwise, and kept in memory,
-    unless they do not fit. Warnings name the line ``depth`` calls above.
+    may raise before. Cells are made where neither the options nor ``no_cells`` say otherwise, and
+    kept in memory, unless they do not fit. Warnings name the line ``depth`` calls above.
     """
-    if options.cells is None and path is None and not keep and options.like is None:
+    by_default = path is None and not keep and options.like is None and not no_cells
+    if options.cells is None and by_default:
         options = replace(options, cells="auto")
     if path is not None:
         options = replace(options, sufficient=None)  # a store is for any family

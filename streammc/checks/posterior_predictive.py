@@ -20,9 +20,10 @@ from streammc.diagnostics.derived import as_variables
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.likelihood.data_views import by_group
+from streammc.likelihood.data_views import by_group, require_trials
 from streammc.models.base import ColumnsModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
+from streammc.models.responses import counts_of_trials
 from streammc.models.table_scale import transform
 from streammc.numerics.prior import draw_prior, improper
 from streammc.prediction import predictors
@@ -289,6 +290,8 @@ def _refuse_unknown_responses(model: Model, table: Dataset) -> None:
             "their response to draw such times, and compare log scores"
         )
     trials, weight = (table.attributes.get(name) for name in ("trials", "weight"))
+    if model.sees_trials:
+        require_trials(model, table)
     if trials and weight and model.of_a_row.takes_trials:
         raise ModelError(
             f"expected trials or weights, found both, {trials!r} and {weight!r}, of which a store "
@@ -332,5 +335,8 @@ def _arrays(
             eta[0] += part[here]
         arrays["posterior_predictive"][:, here] = replicated(regression, eta, tile.weight, rng)
         if table.response is not None:
+            if regression.sees_trials:
+                y, weight = counts_of_trials(tile.y, tile.weight)
+                tile = tile._replace(y=y, weight=weight)
             arrays["log_likelihood"][:, here] = densities.of_predictors(eta, tile, at[here])
     return {**arrays, "observed_data": rows.y}

@@ -167,11 +167,13 @@ def _require_one_kind(table: Any, base: Any, pair: tuple[Candidate, Candidate]) 
 
 
 def _require_constants(table: Any, pair: tuple[Candidate, Candidate]) -> None:
-    """Refuse binomial responses of several trials in two families: one leaves a constant out."""
+    """Refuse shares of trials in two families of which one leaves a constant out."""
     names = {each.model.of_a_row.name for each in pair}
-    if table.attributes.get("trials") and len(names) > 1 and "binomial" in names:
+    in_order = {"binomial", "beta-binomial"}  # both are of the trials in their order
+    if table.attributes.get("trials") and names & in_order and not names <= in_order:
         raise ModelError(
             f"expected one family for shares of trials, found {' and '.join(sorted(names))} in "
-            f"{pair[0].path!r} and {pair[1].path!r}: binomial leaves out the number of ways to "
-            "order trials, so that their densities cannot be compared; compare runs of one family"
+            f"{pair[0].path!r} and {pair[1].path!r}: binomial and beta-binomial leave out the "
+            "number of ways to order trials, so that other densities cannot be compared; compare "
+            "runs of these two"
         )

@@ -31,7 +31,7 @@ from streammc.control_variates.full_pass.block_pass import (
 from streammc.control_variates.mode.newton import NotPositiveDefiniteError, Point, posterior_point
 from streammc.docstrings import documented
 from streammc.errors import IdentityError
-from streammc.likelihood.data_views import tempered
+from streammc.likelihood.data_views import by_group, tempered
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS
 from streammc.numerics.process_limits import single_threaded
 from streammc.numerics.summation import merge_compensated
@@ -190,7 +190,8 @@ def _new_sums(
         trials_of_weight=0.0 if dataset.attributes.get("trials") else earlier.temperature,
     )
     store: Any = dataset.table
-    later = tempered(store.rows_after(earlier.n_rows), earlier.temperature)
+    later, _ = by_group(store.rows_after(earlier.n_rows), model)
+    later = tempered(later, earlier.temperature)
     new: BlockSums = later.reduce(task, scheduler=scheduler, progress=progress)
     if new.fault is not None:
         raise_fault(new.fault, model, dataset)

@@ -191,7 +191,9 @@ def with_data(model: M, dataset: Dataset) -> M:
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     scaled = isinstance(prior, ScaledPriors) or recorded
     if scaled or regression.takes_levels:
-        rows = draw_subset(table, _SUBSET_BYTES)
+        rows = draw_subset(
+            table if dataset.unit_offset is not None else dataset.units, _SUBSET_BYTES
+        )
     if regression.takes_levels:
         sized = with_levels(regression, table, rows)
         model = untyped = sized if regression is untyped else replace(untyped, inner=sized)

@@ -1,4 +1,4 @@
-"""Views of a table: its rows at a temperature, its groups as rows, and a sample of it in memory.
+"""Views of a table: rows at a temperature or with counted trials, groups, a sample in memory.
 
 At temperature T every row counts ``1 / T`` times. The log-likelihood of row i with the weight
 ``w_i`` is ``w_i l_i(theta)``. With ``w_i / T`` the posterior is ``prior x likelihood^(1/T)``, for
@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from streammc.errors import ConfigError, ModelError
 from streammc.group_table import GroupTable
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.likelihood.unit_words import GROUP
+from streammc.models.responses import counts_of_trials
 from streammc.numerics.process_limits import available_threads
 from streammc.protocols import (
     Coding,
@@ -41,6 +43,8 @@ from streammc.protocols import (
 )
 
 T = TypeVar("T")
+Change: TypeAlias = Callable[[Vector, Vector], tuple[Vector, Vector]]
+"""Returns responses and weights (m,) as a view has them, of those of its table."""
 
 SPREAD_IN_ORDER: Final = 2**19
 """Most rows of :func:`spread_runs` over a table that is only read in order: they stay in memory."""
@@ -131,21 +135,16 @@ class View:
         self.table.recheck(stamps)
 
 
-class Tempered(View):
-    """A data set at temperature T, finite and above 0: the weights of its rows are divided by T."""
+class _Changed(View):
+    """A view that changes responses and weights, row by row."""
 
-    def __init__(self, dataset: Dataset, temperature: float) -> None:
+    def __init__(self, dataset: Dataset, change: Change) -> None:
         super().__init__(dataset)
-        self._own = float(temperature)
-        self.temperature = self._own * dataset.temperature
-
-    def __repr__(self) -> str:
-        """Return one line for a notebook."""
-        return f"<Tempered: {self.dataset!r} at temperature {self._own:g}>"
+        self._change = change
 
     def rows(self) -> RowSource:
-        """Return the source of rows with weights divided by T."""
-        return _TemperedRows(self.dataset.rows(), self._own)
+        """Return the source of changed rows."""
+        return _ChangedRows(self.dataset.rows(), self._change)
 
     def reduce(
         self,
@@ -155,10 +154,23 @@ class Tempered(View):
         progress: Callable[[int, int], None] | None = None,
     ) -> T:
         """Run ``task`` over every row once; see ``protocols.Dataset.reduce``."""
-        wrapped = _TemperedTask(task, self._own)
+        wrapped = _ChangedTask(task, self._change)
         if isinstance(task, PieceTask):
-            wrapped = _TemperedPieces(task, self._own)
+            wrapped = _ChangedPieces(task, self._change)
         return self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)
+
+
+class Tempered(_Changed):
+    """A data set at temperature T, finite and above 0: the weights of its rows are divided by T."""
+
+    def __init__(self, dataset: Dataset, temperature: float) -> None:
+        self._own = float(temperature)
+        super().__init__(dataset, partial(_divided, temperature=self._own))
+        self.temperature = self._own * dataset.temperature
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<Tempered: {self.dataset!r} at temperature {self._own:g}>"
 
 
 def tempered(dataset: Dataset, temperature: float) -> Dataset:
@@ -166,40 +178,68 @@ def tempered(dataset: Dataset, temperature: float) -> Dataset:
     return dataset if temperature == 1.0 else Tempered(dataset, temperature)
 
 
-class _TemperedRows:
-    """A ``protocols.RowSource`` with weights divided by T; padding keeps the weight 0."""
+def _divided(y: Vector, weight: Vector, temperature: float) -> tuple[Vector, Vector]:
+    return y, weight / temperature
 
-    def __init__(self, source: RowSource, temperature: float) -> None:
+
+class CountedTrials(_Changed):
+    """A table of shares whose responses are ``2^26 trials + successes``, and whose weights are 1.
+
+    A weight multiplies the log-likelihood of a row, which is not that of so many trials where
+    the trials of a row have something in common.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset, counts_of_trials)
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<CountedTrials: {self.dataset!r}>"
+
+    @property
+    def units(self) -> Dataset:
+        """The data set itself."""
+        return self
+
+
+class _ChangedRows:
+    """A ``protocols.RowSource`` with other responses and weights; padding keeps the weight 0."""
+
+    def __init__(self, source: RowSource, change: Change) -> None:
         self.n_rows, self.n_features = source.n_rows, source.n_features
         self.row_bytes = source.row_bytes
         self.will_need = source.will_need
         self.columns, self.codes = source.columns, source.codes
-        self._source, self._temperature = source, temperature
+        self._source, self._change = source, change
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy runs into ``out``; see ``protocols.RowSource.gather``."""
         self._source.gather(starts, unit_rows, out)
-        np.divide(out.weight, self._temperature, out=out.weight)
+        y, weight = self._change(out.y, out.weight)
+        if y is not out.y:
+            out.y[:] = y
+        out.weight[:] = weight
 
 
 @dataclass(frozen=True)
-class _TemperedTask(PassTask[T]):
-    """A ``protocols.PassTask`` on rows with weights divided by T."""
+class _ChangedTask(PassTask[T]):
+    """A ``protocols.PassTask`` on rows with other responses and weights."""
 
     task: PassTask[T]
-    temperature: float
+    change: Change
 
     @property
     def takes_codes(self) -> bool:
         """Whether the task reads designs with codes; see ``protocols.PassTask``."""
         return self.task.takes_codes
 
-    def _divide(self, block: RowBlock) -> RowBlock:
-        return block._replace(weight=block.weight / self.temperature)
+    def _changed(self, block: RowBlock) -> RowBlock:
+        y, weight = self.change(block.y, block.weight)
+        return block._replace(y=y, weight=weight)
 
     def map(self, block: RowBlock) -> T:
-        """Reduce a block with divided weights."""
-        return self.task.map(self._divide(block))
+        """Reduce a changed block."""
+        return self.task.map(self._changed(block))
 
     def combine(self, left: T, right: T) -> T:
         """Merge the results of two neighbouring blocks."""
@@ -211,14 +251,14 @@ class _TemperedTask(PassTask[T]):
 
 
 @dataclass(frozen=True)
-class _TemperedPieces(_TemperedTask[T], PieceTask[T]):
-    """A ``protocols.PieceTask`` on rows with weights divided by T."""
+class _ChangedPieces(_ChangedTask[T], PieceTask[T]):
+    """A ``protocols.PieceTask`` on rows with other responses and weights."""
 
     task: PieceTask[T]
 
     def map_pieces(self, pieces: Iterator[RowBlock]) -> T:
-        """Reduce a block given in pieces, with divided weights."""
-        return self.task.map_pieces(map(self._divide, pieces))
+        """Reduce a block given in pieces, each changed."""
+        return self.task.map_pieces(map(self._changed, pieces))
 
 
 class Grouped(View):
@@ -424,12 +464,36 @@ def with_censoring(model: Any, attributes: Mapping[str, Any]) -> Any:
     return replace(model, censored=True)
 
 
+def require_trials(model: Any, dataset: Dataset) -> None:
+    """Raise ModelError unless a table has the successes and the trials of each row, and no more."""
+    stated, name = dataset.table.attributes, model.of_a_row.name
+    if not stated.get("trials"):
+        raise ModelError(
+            f"{name}: expected successes of known trials in {dataset.address!r}, found no trials: "
+            "make the store with --trials COLUMN and the successes as response (in Python trials=)"
+        )
+    other = "cells" if stated.get("cells") else stated.get("weight")
+    if other:
+        raise ModelError(
+            f"{name}: expected a row for each count of successes in {dataset.address!r}, found "
+            f"{other!r}, which multiply the trials {stated['trials']!r}: make the store without "
+            + ("--cells, each row for itself" if stated.get("cells") else "--weight")
+        )
+    if dataset.table.groups is not None:
+        raise ModelError(
+            f"{name}: expected a table without groups, found those of "
+            f"{dataset.table.groups.column!r}: make them a factor of the formula, or choose "
+            "binomial, whose groups take up what their rows have in common"
+        )
+
+
 def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Dataset, Any]:
     """Return data set and model as passes and samplers see them.
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
     with the effects that the table states; a regression on a table with factors as columns gets
-    their effects, one of times that are censored knows so. Others are returned unchanged.
+    their effects, one of times that are censored knows so. A table of shares becomes that of its
+    trials for a model that sees them. Others are returned unchanged.
 
     Parameters
     ----------
@@ -441,10 +505,14 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
     ConfigError
         If the model has no mixed model, or nodes are given for a table without groups.
     ModelError
-        If times are censored, and the family has none that are.
+        If times are censored, and the family has none that are; or the model needs successes and
+        trials of each row, and the table has others.
     """
     table, stated = dataset.table, dataset.attributes
     model = with_censoring(model, stated)
+    if model.sees_trials and not isinstance(dataset.units, CountedTrials):
+        require_trials(model, dataset)
+        dataset = tempered(CountedTrials(table), dataset.temperature)
     if table.groups is None or dataset.unit_offset is not None:
         if nodes is not None and table.groups is None:
             raise ConfigError(

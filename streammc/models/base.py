@@ -340,6 +340,9 @@ class StatedModel(Shown, ABC):
     takes_trials: ClassVar[bool] = False
     """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
     :meth:`simulate_trials`."""
+    sees_trials: ClassVar[bool] = False
+    """Whether the response that the link sees is ``2^26 trials + successes``, of shares that a
+    store has with their trials as weights: see ``likelihood.data_views.CountedTrials``."""
     takes_censored: ClassVar[bool] = False
     """Whether a response below 0 can be minus a time that is censored."""
     mean_by_draw: ClassVar[bool] = False

@@ -71,6 +71,38 @@ def share_fault(y: Vector, trials: Vector) -> tuple[Index, str] | None:
     )
 
 
+MOST_TRIALS: Final = 2.0**26 - 1.0
+"""Most trials of a row whose successes a response states beside them."""
+_PER_TRIAL: Final = MOST_TRIALS + 1.0
+
+
+def counts_of_trials(y: Vector, weight: Vector) -> tuple[Vector, Vector]:
+    """Return responses ``2^26 trials + successes`` (m,), which are exact, and weights of 0 and 1.
+
+    ``y`` are shares, and the weights their trials. Rows without trials are 0, of weight 0.
+    """
+    trials, there = np.rint(weight), weight > 0.0
+    return np.where(there, _PER_TRIAL * trials + np.rint(y * trials), 0.0), there.astype(np.float64)
+
+
+def shares_of_trials(counts: Vector) -> tuple[Vector, Vector]:
+    """Return shares and trials (m,): the inverse of :func:`counts_of_trials`."""
+    trials = np.floor(counts / _PER_TRIAL)
+    successes = counts - _PER_TRIAL * trials
+    shares: Vector = successes / np.maximum(trials, 1.0)
+    return shares, trials
+
+
+def trials_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``2^26 trials + successes`` are no such counts, or of too many trials."""
+    trials = np.floor(y / _PER_TRIAL)
+    with np.errstate(invalid="ignore"):
+        successes = y - _PER_TRIAL * trials
+        good = (trials >= 0.0) & (trials <= MOST_TRIALS) & (np.floor(y) == y)
+        good &= (successes >= 0.0) & (successes <= trials)
+    return _fault(good, f"at most {MOST_TRIALS:,.0f} trials a row")
+
+
 def positive_fault(y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is not finite or not above 0."""
     return _fault((y > 0.0) & np.isfinite(y), "finite numbers above 0")
@@ -129,7 +161,10 @@ def invalid_responses(
     found = model.response_fault(y)
     if found is None and trials is not None:
         found = model.share_fault(y, trials)
-    return None if found is None else (found[0], y[found[0]], found[1])
+    if found is None:
+        return None
+    at, expected = found
+    return at, shares_of_trials(y[at])[1] if model.sees_trials else y[at], expected
 
 
 def trials_of_weight(dataset: Dataset) -> float:

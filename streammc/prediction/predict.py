@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.bound import PASS_OPTIONS, as_recorded, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
+from streammc.likelihood.data_views import require_trials
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
 from streammc.prediction.mean_responses import NormalRules
@@ -104,6 +105,8 @@ def write_predictions(
         )
     require_predictable(model, request)
     predictors.require_rows(table, "predict")
+    if model.sees_trials and table.response is not None:
+        require_trials(model, table)
     posterior = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = record.describe_design(table.attributes)
     notes = predictors.check(posterior.design, described)

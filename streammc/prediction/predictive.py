@@ -30,6 +30,7 @@ from streammc.models.mixed.group_constants import (
 )
 from streammc.models.mixed.group_effects import normal_densities
 from streammc.models.mixed.mixed_model import constants_of, kind_of
+from streammc.models.responses import counts_of_trials
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
 from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
@@ -204,7 +205,9 @@ class PredictTask(PieceTask[Totals]):
                 rows = stop - start
                 bins = work.bins[: counted * rows].reshape(counted, rows)
                 if self.scored:
-                    self._check(piece.start + start, y)
+                    sees_trials = self.model.sees_trials
+                    seen = counts_of_trials(y, weight)[0] if sees_trials else y
+                    self._check(piece.start + start, seen)
                 for low in range(start, stop, step):
                     here = slice(low, min(low + step, stop))
                     part = slice(low - start, here.stop - start)
@@ -290,7 +293,12 @@ class PredictTask(PieceTask[Totals]):
         columns[self.names[0]][here] = average
         if self.scored:
             if self.thresholds is None:
-                log_density = self.log_densities(eta, X, y, groups)
+                if self.model.sees_trials:  # of a row, here by trial, as that of binomial is
+                    counts, _ = counts_of_trials(y, weight)
+                    log_density = self.log_densities(eta, X, counts, groups)
+                    log_density /= np.maximum(weight, 1.0)
+                else:
+                    log_density = self.log_densities(eta, X, y, groups)
                 add_scores(log_density, weight, totals.scores)
             else:
                 some = np.ascontiguousarray(means[:, :: self.coefficients.curve_step].T)

@@ -84,7 +84,7 @@ def test_mean_is_that_of_simulated_responses(name: str) -> None:
         eta = np.tile(np.array([first, *[FAMILIES[name].shared] * (p - 1)])[:, None], 20_000)
         mean = model.mean(eta)
         assert (mean == mean[0]).all()
-        y = model.simulate(eta, rng)
+        y = model.simulate_trials(eta, np.ones(20_000), rng)
         assert abs(y.mean() - mean[0]) < 4.5 * y.std() / np.sqrt(len(y))
         assert abs(y.mean() - mean[0] - 0.2 * y.std()) > 4.5 * y.std() / np.sqrt(len(y))
 

@@ -10,6 +10,7 @@ from quick import diagonal
 
 from streammc import models, registry
 from streammc.errors import BusyError, ConfigError, IdentityError, RefusedError
+from streammc.models.responses import shares_of_trials
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
@@ -44,7 +45,10 @@ def datasets():
         at = [math.log(SCALES.get(each.name, 1.0)) for each in shared for _ in range(each.size(0))]
         scales = np.array(at)[:, None] + np.zeros(3000)
         responses.setdefault(name, model.simulate(np.vstack([eta, *scales]), rng))
-    return {name: from_arrays(X, y, feature_names=FEATURES) for name, y in responses.items()}
+    shares, trials = shares_of_trials(responses.pop("beta-binomial"))
+    found = {name: from_arrays(X, y, feature_names=FEATURES) for name, y in responses.items()}
+    counted = from_arrays(X, np.rint(shares * trials), trials=trials, feature_names=FEATURES)
+    return found | {"beta-binomial": counted}
 
 
 def start(datasets, path, model="logistic", **options):

@@ -73,7 +73,8 @@ class Binomial(LinearModel):
     third_derivative: ClassVar[Any] = staticmethod(third_derivative)
     takes_trials: ClassVar[bool] = True
     if_overdispersed: ClassVar[str] = (
-        "shares of one group have something in common: give the groups, (1 | group)"
+        "take beta-binomial, whose chance varies between rows, or give groups of rows that have "
+        "something in common, (1 | group)"
     )
 
     def log_constant(self, y: Vector, trials: Vector) -> float | None:

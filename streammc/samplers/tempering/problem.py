@@ -95,7 +95,7 @@ def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
     attributes = dataset.attributes
     if (attributes.get("cells") or {}).get("statistics") == "counts":
         return None  # the factorials are those of the rows
-    if not model.takes_trials:
+    if not (model.takes_trials or model.sees_trials):
         return 0.0
     if dataset.temperature != 1.0:
         return None
