@@ -34,6 +34,7 @@ __version__: Final = "0.1.0"
 
 _LAZY: Final[dict[str, str]] = {
     "append": "streammc.stores.ingest.append:append",
+    "calibration": "streammc.frames:calibration",
     "compare": "streammc.comparison:compare",
     "comparisons": "streammc.averages:comparisons",
     "control_variates": "streammc.control_variates",
@@ -59,6 +60,7 @@ _LAZY: Final[dict[str, str]] = {
     "predictions": "streammc.averages:predictions",
     "prior_predictive": "streammc.checks.posterior_predictive:prior_predictive",
     "priors": "streammc.priors",
+    "residuals": "streammc.frames:residuals",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
     "score": "streammc.frames:score",
@@ -69,6 +71,7 @@ _LAZY: Final[dict[str, str]] = {
 
 __all__ = [
     "append",
+    "calibration",
     "compare",
     "comparisons",
     "control_variates",
@@ -94,6 +97,7 @@ __all__ = [
     "predictions",
     "prior_predictive",
     "priors",
+    "residuals",
     "sample",
     "samplers",
     "score",

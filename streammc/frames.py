@@ -1,7 +1,7 @@
 """Answers for tables of any kind: frames in, frames of the same kind out.
 
-``predict``, ``score`` and ``posterior_predictive`` of the packages below take data sets; here they
-take tables, too, with the columns of the run.
+``predict``, ``score``, ``posterior_predictive``, ``residuals`` and ``calibration`` of the packages
+below take data sets; here they take tables, too, with the columns of the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc.checks import posterior_predictive as replicating
-from streammc.checks import scoring
+from streammc.checks import reliability, scoring
+from streammc.checks import residuals as quantile_residuals
 from streammc.errors import DataError
 from streammc.prediction import predict as predicting
 from streammc.prediction.predict import opened_run
@@ -173,17 +174,8 @@ def score(run: Any, store: Any = None, **options: Any) -> dict[str, Any]:
 @_with_help_of(replicating.posterior_predictive)
 def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
     """Replicate rows of a data set, of the table that was fitted, or of another table."""
-    if isinstance(store, RowTable):
-        return replicating.posterior_predictive(run, cast(Dataset, store), **options)
-    opened, rows = opened_run(run), None
-    path = isinstance(store, str | os.PathLike)
-    raw = is_frame(store) or (path and _is_table(os.fspath(store)))
-    with suppress(DataError) if raw else nullcontext():
-        rows = data_set(opened, store, fitted=True)
-    if rows is None or (raw and rows.fingerprint != opened.identity["store"]):
-        rows = data_set(opened, store)  # other rows, on the scale of the run
+    rows, positions = _rows_to_check(run, store)
     tree = replicating.posterior_predictive(run, rows, **options)
-    positions = positions_of(rows) if raw else None
     if positions is None:
         return tree
     groups = {name: node.to_dataset() for name, node in tree.children.items()}
@@ -191,6 +183,40 @@ def posterior_predictive(run: Any, store: Any = None, **options: Any) -> Any:
         if "row" in group.dims:  # a table is known by its own order
             groups[name] = group.assign_coords(row=positions[group["row"].values]).sortby("row")
     return type(tree).from_dict(groups)
+
+
+def _rows_to_check(run: Any, store: Any) -> tuple[Dataset, NDArray[Any] | None]:
+    """Return rows of a data set, or of a table with their positions in it."""
+    if isinstance(store, RowTable):
+        return cast(Dataset, store), None
+    opened, rows = opened_run(run), None
+    path = isinstance(store, str | os.PathLike)
+    raw = is_frame(store) or (path and _is_table(os.fspath(store)))
+    with suppress(DataError) if raw else nullcontext():
+        rows = data_set(opened, store, fitted=True)
+    if rows is None or (raw and rows.fingerprint != opened.identity["store"]):
+        rows = data_set(opened, store)  # other rows, on the scale of the run
+    return rows, positions_of(rows) if raw else None
+
+
+@_with_help_of(quantile_residuals.residuals)
+def residuals(run: Any, store: Any = None, **options: Any) -> Any:
+    """Compute residuals of a data set, of the table that was fitted, or of another table."""
+    rows, positions = _rows_to_check(run, store)
+    found = quantile_residuals.residuals(run, rows, **options)
+    if positions is None:
+        return found
+    return found.assign_coords(row=positions[found["row"].values]).sortby("row")
+
+
+@_with_help_of(reliability.calibration)
+def calibration(run: Any, store: Any = None, **options: Any) -> Any:
+    """Compare chances and rates of a data set, of the table that was fitted, or of another one."""
+    rows, positions = _rows_to_check(run, store)
+    found = reliability.calibration(run, rows, **options)
+    if positions is None:
+        return found
+    return found.assign_coords(row=positions[found["row"].values]).sortby("row")
 
 
 def positions_of(rows: Any) -> NDArray[Any] | None:

@@ -152,7 +152,9 @@ def test_every_family_has_the_numbers_of_predict(tmp_path, family):
     rng = np.random.default_rng(4)
     y = 0.5 if family == "beta" else 1.0
     table = {"y": np.full(50, y), "a": rng.normal(size=50), "n": rng.normal(size=50)}
-    data = from_table(table, response="y", features=["a"], offset="n", dtype="float64")
+    options = {"trials": "t"} if family == "beta-binomial" else {}
+    table |= {"t": np.ones(50)} if options else {}
+    data = from_table(table, response="y", features=["a"], offset="n", dtype="float64", **options)
     more = {"levels": 4} if family == "ordinal" else {}
     streammc.export(a_run(tmp_path / "run", data, family, **more), tmp_path / "m.json")
     expected = streammc.predict(tmp_path / "run", data)

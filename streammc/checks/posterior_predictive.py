@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -161,6 +164,86 @@ def posterior_predictive(
     """
     from streammc.trace.datatree import predictive_tree
 
+    sample = sampled_run(run, store, rows=rows, draws=draws, seed=seed, model=model)
+    table, own = sample.table, sample.own
+    arrays = _arrays(sample)
+    if table.response is None:
+        del arrays["observed_data"]
+    if table.response is None or not own:
+        del arrays["log_likelihood"]
+    if not own:
+        arrays["predictions"] = arrays.pop("posterior_predictive")
+    kept = sample.posterior.numbers
+    return predictive_tree(sample.run, kept, _variable(table), sample.at, arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRun:
+    """Some rows of a table, and draws of a run at which their responses are predicted."""
+
+    run: RunDirectory
+    model: Model
+    """The regression of a row."""
+    mixed: MixedModel | None
+    """The model of the run, if it has groups."""
+    table: Dataset
+    own: bool
+    """Whether the table is that of the run."""
+    at: Index
+    """(m,) numbers of the rows in the table."""
+    rows: Rows
+    """These rows, of weight above 0."""
+    posterior: Draws
+    seed: int
+
+    @cached_property
+    def coefficients(self) -> Coefficients:
+        """The draws as coefficients of the columns of the table."""
+        described = record.describe_design(self.table.attributes)
+        for line in predictors.check(self.posterior.design, described):
+            warnings.warn(line, stacklevel=5)
+        theta = self.posterior.theta
+        if self.mixed is not None:
+            theta = theta[:, : -len(self.mixed.group_parameters)]
+        return predictors.on_table(self.model, theta, None, self.posterior.design, described)
+
+    @cached_property
+    def _part(self) -> Matrix | None:
+        """(m, S) parts of the predictors from the effects of groups."""
+        if self.mixed is None:
+            return None
+        _, bound = by_group(self.table, self.mixed)
+        return parts_of_groups(
+            bound, self.table, self.at, self.rows, self.posterior.theta, self.seed
+        )
+
+    def tiles(self) -> Iterator[tuple[slice, Rows, NDArray[np.float64]]]:
+        """Yield the places of some rows, the rows, and their predictors (p, t, S), tile by tile."""
+        coefficients, part = self.coefficients, self._part
+        step = tile_rows(self.model.n_linear + self.model.n_scalar, coefficients.draws)
+        for low in range(0, len(self.at), step):
+            here = slice(low, low + step)
+            tile = Rows(*(each[here] for each in self.rows))
+            eta = coefficients.predictors(tile.X, tile.offset)
+            if part is not None:
+                eta[0] += part[here]
+            yield here, tile, eta
+
+    def response_stream(self) -> np.random.Generator:
+        """Return the random numbers of replicated responses."""
+        return stream(self.seed, 0, Role.CHECK, _PART_RESPONSES)
+
+
+def sampled_run(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    store: Dataset,
+    *,
+    rows: int,
+    draws: int | None,
+    seed: int,
+    model: Model | None,
+) -> SampledRun:
+    """Return rows of a table and draws of a run; see :func:`posterior_predictive`."""
     check_kinds(store, *(() if model is None else (model,)))
     _require_rows_wanted(rows)
     opened = opened_run(run)
@@ -175,19 +258,14 @@ def posterior_predictive(
             "columns: nothing is predicted; check its draws with arviz_stats"
         )
     table, own = store, store.fingerprint == opened.identity["store"]
-    if isinstance(built, MixedModel):
+    mixed = built if isinstance(built, MixedModel) else None
+    if mixed is not None:
         table, own = rows_of_run(opened, store), True
     _refuse_unknown_responses(built, table)
     require_rows(table, "replicate")
     at, some = _gathered(table, rows, seed)
-    arrays = _arrays(opened, built, table, (at, some), posterior, seed)
-    if table.response is None:
-        del arrays["observed_data"]
-    if table.response is None or not own:
-        del arrays["log_likelihood"]
-    if not own:
-        arrays["predictions"] = arrays.pop("posterior_predictive")
-    return predictive_tree(opened, posterior.numbers, _variable(table), at, arrays)
+    regression = built if mixed is None else mixed.inner
+    return SampledRun(opened, regression, mixed, table, own, at, some, posterior, seed)
 
 
 def _variable(table: Dataset) -> str:
@@ -300,43 +378,20 @@ def _refuse_unknown_responses(model: Model, table: Dataset) -> None:
         )
 
 
-def _arrays(
-    run: RunDirectory,
-    model: Model,
-    table: Any,
-    sample: tuple[Index, Rows],
-    posterior: Draws,
-    seed: int,
-) -> dict[str, NDArray[np.float64]]:
+def _arrays(sample: SampledRun) -> dict[str, NDArray[np.float64]]:
     """Return responses (S, m), observed (m,) and log-likelihoods (S, m) of some rows."""
-    at, rows = sample
-    described = record.describe_design(table.attributes)
-    for line in predictors.check(posterior.design, described):
-        warnings.warn(line, stacklevel=3)
-    regression, theta, part = model, posterior.theta, None
-    if isinstance(model, MixedModel):
-        _, bound = by_group(table, model)
-        part = parts_of_groups(bound, table, at, rows, theta, seed)
-        regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
-    coefficients: Coefficients = predictors.on_table(
-        regression, theta, None, posterior.design, described
-    )
+    table, model, coefficients = sample.table, sample.model, sample.coefficients
     where = f"store {table.address!r} (rows counted from 1)"
-    densities = RowDensities(regression, coefficients, where)
-    shape = (coefficients.draws, len(at))
+    densities = RowDensities(model, coefficients, where)
+    shape = (coefficients.draws, len(sample.at))
     arrays = {"posterior_predictive": np.empty(shape), "log_likelihood": np.empty(shape)}
-    step = tile_rows(densities.predictors, coefficients.draws)
-    rng = stream(seed, 0, Role.CHECK, _PART_RESPONSES)
-    for low in range(0, len(at), step):
-        here = slice(low, low + step)
-        tile = Rows(*(each[here] for each in rows))
-        eta = coefficients.predictors(tile.X, tile.offset)
-        if part is not None:
-            eta[0] += part[here]
-        arrays["posterior_predictive"][:, here] = replicated(regression, eta, tile.weight, rng)
+    rng = sample.response_stream()
+    for here, tile, eta in sample.tiles():
+        arrays["posterior_predictive"][:, here] = replicated(model, eta, tile.weight, rng)
         if table.response is not None:
-            if regression.sees_trials:
+            if model.sees_trials:
                 y, weight = counts_of_trials(tile.y, tile.weight)
                 tile = tile._replace(y=y, weight=weight)
-            arrays["log_likelihood"][:, here] = densities.of_predictors(eta, tile, at[here])
-    return {**arrays, "observed_data": rows.y}
+            log_lik = densities.of_predictors(eta, tile, sample.at[here])
+            arrays["log_likelihood"][:, here] = log_lik
+    return {**arrays, "observed_data": sample.rows.y}

@@ -241,6 +241,19 @@ def prior_tree(
     return _by_row({"prior": xr.Dataset(data, coordinates)}, name, rows, arrays)
 
 
+def check_of_rows(
+    run: RunDirectory,
+    rows: NDArray[np.int64],
+    variables: Mapping[str, tuple[str, NDArray[Any]]],
+    facts: Mapping[str, Any],
+) -> xr.Dataset:
+    """Return a check of some rows as a data set in memory: variables with their dimension by name.
+
+    ``rows`` (m,) are the numbers of the rows, the coordinate ``row``; ``facts`` its attributes.
+    """
+    return xr.Dataset(dict(variables), {"row": rows}, {"run": run.place, **facts})
+
+
 def _by_row(
     groups: dict[str, xr.Dataset],
     name: str,

@@ -119,7 +119,7 @@ streammc.sample(streammc.from_arrays(X, 1.0 + 0.0 * y, trials=np.full(len(X), 1e
 streammc.sample(streammc.from_arrays(X, 4.0 + 0.0 * y, trials=np.full(len(X), 3.0)), models.beta_binomial(), seed=1)
 streammc.sample(streammc.from_arrays(X, 0.5 + 0.0 * y, trials=np.full(len(X), 3.0)), models.beta_binomial(), seed=1)
 streammc.sample(streammc.from_arrays(X, 0.0 * y, trials=np.zeros(len(X))), models.beta_binomial(), seed=1)
-streammc.sample(streammc.from_arrays(X, 1.0 + 0.0 * y, trials=np.full(len(X), 3.0)), models.beta_binomial(priors.flat()), seed=1)
+streammc.sample(streammc.from_arrays(X, 1.0 + 0.0 * y, trials=np.full(len(X), 3.0)), models.beta_binomial({"*": priors.normal(1), "phi": priors.flat()}), seed=1)
 streammc.sample(streammc.from_arrays(X, 1.0 + 0.0 * y, trials=np.full(len(X), 3.0), groups=np.arange(len(X)) % 5), models.beta_binomial(), seed=1)
 models.poisson(prior=3)
 mixed(models.network(), groups("1"), ["Intercept", "x"])
