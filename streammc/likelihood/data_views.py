@@ -480,10 +480,10 @@ def require_trials(model: Any, dataset: Dataset) -> None:
             + ("--cells, each row for itself" if stated.get("cells") else "--weight")
         )
     if dataset.table.groups is not None:
+        column = dataset.table.groups.column
         raise ModelError(
-            f"{name}: expected a table without groups, found those of "
-            f"{dataset.table.groups.column!r}: make them a factor of the formula, or choose "
-            "binomial, whose groups take up what their rows have in common"
+            f"{name}: expected a table without groups, found those of {column!r}: make their "
+            f"effects columns, with --group-as {column}=columns, or choose binomial"
         )
 
 

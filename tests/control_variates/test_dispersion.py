@@ -61,7 +61,8 @@ def test_more_variation_is_named_with_its_size_and_a_family() -> None:
     (line,) = found(
         models.binomial(), X, shares, np.array([np.log(2.0 / 3.0), 0.0]), np.full(4000, 20.0)
     )
-    assert "give the groups" in line
+    assert "take beta-binomial" in line
+    assert "give groups of rows" in line
 
 
 def test_zeros_with_a_cause_of_their_own_are_named() -> None:
