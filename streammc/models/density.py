@@ -51,7 +51,8 @@ class Function(NamedTuple):
     """A function of an expression: its compiled form and its derivatives."""
 
     code: str
-    """Source of a call, with the arguments as ``{0}`` and ``{1}``."""
+    """Source of a call, with the arguments as ``{0}`` and ``{1}``: expressions, in parentheses where
+    they are not those of a call."""
     module: str
     """Module that it is imported from; empty if it needs none."""
     first: Callable[..., Sequence[Node]] | None
@@ -259,7 +260,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "mills": Function("log_ndtr_parts({0})[1]", _SPECIAL, None, None),
     "mills_slope": Function("log_ndtr_parts({0})[2]", _SPECIAL, None, None),
     "excess": Function(
-        "(math.expm1({0}) - {0})",
+        "(math.expm1({0}) - ({0}))",
         "math",
         lambda g, a, v: [g.call("expm1", a[0])],
         lambda g, a, v: [g.call("exp", a[0])],
@@ -491,6 +492,9 @@ class Statement:
         """Return the logarithm of a node: of a positive parameter what is sampled."""
         if node in self._logarithms:
             return self._logarithms[node]
+        kind, *arguments = self.graph.operations[node]
+        if kind == "exp":
+            return int(arguments[0])
         value = self.graph.value(node)
         if value is not None and value > 0.0:
             return self.graph.number(math.log(value))

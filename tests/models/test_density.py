@@ -36,6 +36,9 @@ def test_generated_links_are_those_written_by_hand(name: str) -> None:
     expected, found = evaluate(known, eta, y), evaluate(made, eta, y)
     size = np.abs(expected).max(axis=0) + 1.0
     assert np.max(np.abs(found - expected) / size) < 2e-13
+    for order in (0, 1):  # each order is a loop of its own
+        lower = evaluate(made, eta, y, order)[: 1 + order * len(eta)]
+        assert np.max(np.abs(lower - expected[: len(lower)]) / size) < 2e-13
 
 
 def test_a_wrong_rule_of_a_function_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
