@@ -716,7 +716,8 @@ class Scorer:
                 and is_factor(each.fields[0][0], self._kinds)
             ]
         self._scalars = np.zeros((0, self._draws)) if scalars is None else scalars
-        self._model = Family(self.family, len(self._scalars), tuple(model["hidden"]))
+        others = len(self._intercept) - 1 + len(self._scalars)
+        self._model = Family(self.family, others, tuple(model["hidden"]))
         self._rules = NormalRules(self._model) if not self._model.hidden else None
         self._dense = [each for j, each in enumerate(self._design) if j not in lone]
         dense = [j for j in range(k) if j not in lone]

@@ -111,8 +111,11 @@ def exponentials(
     """Return the coefficients whose exponentials mean something: name, label and column of each.
 
     The name is the column, or the label where several linear predictors have such coefficients.
+    All have the meaning of the first: where a scale or a chance varies beside the mean, its
+    coefficients are left out.
     """
-    known = [block for block in blocks if block.exponential]
+    kind = next((block.exponential for block in blocks if block.exponential), None)
+    known = [block for block in blocks if kind and block.exponential == kind]
     effects = {label for block in blocks if block.rule == FACTOR for label in block.labels}
     return [
         (name if len(known) == 1 else label, label, name)

@@ -147,6 +147,8 @@ class Parameter:
         those of a likelihood of several rows, to which they are as any parameter.
     exponential
         What the exponential of a coefficient is, such as ``odds ratio``; ``None``: nothing.
+    level
+        Location and scale of the linear predictor, from rows; ``None``: those of the model.
 
     Raises
     ------
@@ -163,6 +165,7 @@ class Parameter:
     table_scale: str = UNCHANGED
     exponential: str | None = None
     linear: bool = True
+    level: Callable[[Rows], Level] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a support, a rule or an exponential that is none."""
@@ -221,6 +224,7 @@ class Parameter:
         """Return the statement as JSON types; of a default prior its description."""
         prior = self.default.describe() if isinstance(self.default, FamilyPrior) else None
         stated = {**vars(self), "components": list(self.components), "default": prior}
+        del stated["level"]
         if self.linear:  # as in the runs from before it could be stated
             del stated["linear"]
         return stated
@@ -529,7 +533,8 @@ class StatedModel(Shown, ABC):
             elif parameter.table_scale == COEFFICIENT:
                 for first in range(0, len(own), q):
                     one = own[first : first + q]
-                    defaults.append(coefficients(one, rows, feature_names, level, coding))
+                    near = level if parameter.level is None else parameter.level(rows)
+                    defaults.append(coefficients(one, rows, feature_names, near, coding))
         return defaults
 
     def _each(self, d: int) -> list[Parameter]:

@@ -51,8 +51,8 @@ class Function(NamedTuple):
     """A function of an expression: its compiled form and its derivatives."""
 
     code: str
-    """Source of a call, with the arguments as ``{0}`` and ``{1}``: expressions, in parentheses where
-    they are not those of a call."""
+    """Source of a call, with the arguments as ``{0}`` and ``{1}``: sums, where it does not enclose
+    them."""
     module: str
     """Module that it is imported from; empty if it needs none."""
     first: Callable[..., Sequence[Node]] | None

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, cast
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
-from streammc.models.base import BETA, LinearModel, Parameter, predictors_at
+from streammc.models.base import (
+    BETA,
+    POSITIVE,
+    LinearModel,
+    Parameter,
+    predictor,
+    predictors_at,
+    unit_default,
+)
 from streammc.models.density import (
     COMPARISONS,
     checked_text,
@@ -26,18 +35,27 @@ from streammc.models.density import (
 )
 from streammc.models.glm.least_squares import least_squares
 from streammc.priors import PriorOption, as_prior, from_description
+from streammc.priors.scaled import WIDTH, Level
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
 _FARTHEST: Final = 30.0
-"""Constant predictor and shared parameters start within it of the level, as they are sampled."""
+"""Constant predictors and shared parameters start within it of their level, as they are sampled."""
+_LOG_ODDS: Final = "logit_"
+"""How the names of parameters begin that are sampled and reported as log odds."""
 
 
+@dataclass(frozen=True)
 class DensityModel(LinearModel):
-    """A family with one linear predictor that is stated by the text of its log density.
+    """A family that is stated by the text of its log density.
 
     A family sets ``name``, ``parameters``, ``log_density``, ``mean_response`` and ``level``, and
-    defines ``response_fault`` and ``simulate``; see :class:`Statement`.
+    defines ``response_fault`` and ``simulate``; see :class:`Statement`. Its shared parameters in
+    ``varying`` get linear predictors of their own, of the same columns: of their logarithms where
+    they are positive (distributional regression, Rigby and Stasinopoulos 2005).
     """
+
+    varying: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names of parameters that depend on the columns."""
 
     log_density: ClassVar[str]
     mean_response: ClassVar[str]
@@ -45,6 +63,51 @@ class DensityModel(LinearModel):
     """Further names of both, each with its expression in those before it."""
     log_survival: ClassVar[str | None] = None
     """``log P(y > t)`` at ``y = t``, of a family that takes times that are censored at t."""
+
+    def __post_init__(self) -> None:
+        """State the parameters in ``varying`` as predictors; refuse what cannot vary."""
+        super().__post_init__()
+        names = self.varying
+        own = [each.name for each in self.parameters if not each.n_linear]
+        wrong = next((each for each in names if each not in own or names.count(each) > 1), None)
+        if wrong is not None:
+            known = f"choose among {', '.join(own)}" if own else "it has none, leave varying out"
+            raise ConfigError(
+                f"expected varying as parameters of {self.name!r}, each once, found {wrong!r}: "
+                f"{known}"
+            )
+        if names:
+            self._vary()
+
+    def _vary(self) -> None:
+        """Set what a text says of parameters that vary: linear predictors come first."""
+        stated = {each.name: each for each in self.parameters}
+        linear = [each for each in self.parameters if each.n_linear]
+        own = [_predictor_of(stated[name], type(self).level) for name in self.varying]
+        rest = [each for each in self.parameters if each.name not in self.varying]
+        where = {
+            name: f"exp(within(eta_{name}, {_MOST:g}))"
+            if stated[name].support == POSITIVE
+            else f"eta_{name}"
+            for name in self.varying
+        }
+        object.__setattr__(self, "parameters", (*linear, *own, *rest[len(linear) :]))
+        object.__setattr__(self, "where", {**where, **self.where})
+        scale = self.residual_scale
+        if scale is not None and scale.label in self.varying:
+            object.__setattr__(self, "residual_scale", None)
+
+    def as_stated(self, eta: Matrix) -> Matrix:
+        """Return predictors (p, m) in the order in which the family states its parameters."""
+        names = [each.name for each in self.parameters]
+        family = cast(Any, type(self))
+        stated: Matrix = eta[[names.index(each.name) for each in family.parameters]]
+        return stated
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of a model, with the parameters that vary where there are any."""
+        own = {"varying": list(self.varying)} if self.varying else {}
+        return {**super().describe(), **own}
 
     @property
     def takes_censored(self) -> bool:  # type: ignore[override]
@@ -68,9 +131,9 @@ class DensityModel(LinearModel):
         return function_of(self.mean_response, self.parameters, tuple(self.where.items()))(eta)
 
     def start(self, rows: Rows) -> Vector:
-        """Return the constant predictor and the shared parameters of the largest likelihood, (d,).
+        """Return constant predictors and the shared parameters of the largest likelihood, (d,).
 
-        The predictor is constant as far as the columns can express a constant.
+        Predictors are constant as far as the columns can express a constant.
 
         Raises
         ------
@@ -84,13 +147,13 @@ class DensityModel(LinearModel):
         total = max(float(own.weight.sum()), 1e-300)
         direction = least_squares(own.X, np.ones(len(own.y)), own.weight)
         offset = least_squares(own.X, own.offset, own.weight)
-        q, p = own.X.shape[1], self.n_linear + self.n_scalar
+        n, p = self.n_linear, self.n_linear + self.n_scalar
         out = np.empty((1 + p, len(own.y)))
-        free = [1, *range(1 + self.n_linear, 1 + p)]  # any other predictor starts at 0
 
         def theta_of(at: Vector) -> Vector:
-            others = np.zeros((self.n_linear - 1) * q)
-            return np.concatenate([at[0] * direction - offset, others, at[1:]])
+            linear = np.outer(at[:n], direction)
+            linear[0] -= offset
+            return np.append(linear, at[n:])
 
         def loss(at: Vector) -> tuple[float, Vector]:
             eta = predictors_at(cast(Model, self), own, theta_of(at))
@@ -98,11 +161,13 @@ class DensityModel(LinearModel):
                 self.link(eta, own.X.T, own.y, self.constants, 1, out)
                 sums: Vector = -(out @ own.weight) / total
             if np.isfinite(sums).all():
-                return float(sums[0]), sums[free]
+                return float(sums[0]), sums[1:]
             return math.inf, np.zeros(len(at))
 
-        first = np.zeros(len(free))
+        first = np.zeros(p)
         first[0] = self.level(own).location
+        for a, each in enumerate(self.parameters[1:n], start=1):
+            first[a] = 0.0 if each.level is None else each.level(own).location
         bounds = [(each - _FARTHEST, each + _FARTHEST) for each in first]
         found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
         theta = theta_of(found.x)
@@ -115,6 +180,42 @@ class DensityModel(LinearModel):
                 "expression, or refuse such responses"
             )
         return theta
+
+
+Names: TypeAlias = str | Sequence[str]
+"""Names of parameters that vary: one, or several."""
+
+
+def named(varying: Names) -> tuple[str, ...]:
+    """Return the names of parameters; ConfigError if these are none."""
+    names = varying.split(",") if isinstance(varying, str) else varying
+    if isinstance(names, Sequence) and all(isinstance(each, str) for each in names):
+        return tuple(names)
+    raise ConfigError(
+        f"expected varying as names of parameters, found {varying!r:.60}: write one, such as "
+        "'sigma', or a list of them"
+    )
+
+
+_MOST: Final = 300.0
+"""Predictors of logarithms are clipped to it, either way."""
+
+
+def _predictor_of(parameter: Parameter, level: Any) -> Parameter:
+    """Return the coefficients of a parameter that varies, with default priors as wide as its own.
+
+    The level of a standard deviation in units of the response is the logarithm of ``level``'s
+    unit, that of any other parameter 0. A column moves log odds as it moves those of a mean.
+    """
+    odds = parameter.name.startswith(_LOG_ODDS)
+    coefficients = predictor(parameter.name, "odds ratio" if odds else f"{parameter.name} ratio")
+    of_units = parameter.default is unit_default
+    return replace(coefficients, level=partial(_own_level, level if of_units else None))
+
+
+def _own_level(level: Any, rows: Rows) -> Level:
+    location = 0.0 if level is None else math.log(max(level(rows).unit, 1e-300))
+    return Level(location, 1.0, WIDTH)
 
 
 @dataclass(frozen=True)
@@ -226,10 +327,19 @@ def text_model(
             f"expected texts with a log density as text, found {wrong[0] if wrong else 'where'} "
             "otherwise: write expressions of y, eta and the parameters"
         )
+    named_texts = tuple(
+        (key, checked_text(each, f"expression of {key!r}")) for key, each in pairs.items()
+    )
     return TextModel(
-        as_prior(prior), name, log_density, tuple(parameters), response, mean, simulate,
-        tuple((key, checked_text(each, f"expression of {key!r}")) for key, each in pairs.items()),
-    )  # fmt: skip
+        as_prior(prior),
+        title=name,
+        log_density=log_density,
+        parameters=tuple(parameters),
+        response=response,
+        mean_response=mean,
+        draw=simulate,
+        where=named_texts,
+    )
 
 
 def described(prior: PriorOption | None = None, **stated: Any) -> TextModel:

@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
 from streammc.models.responses import inner_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.scaled import logit_level
 from streammc.protocols import Matrix, Vector
@@ -44,9 +44,9 @@ class Beta(DensityModel):
         return shares
 
 
-def beta(prior: PriorOption | None = None) -> Beta:
+def beta(prior: PriorOption | None = None, varying: Names = ()) -> Beta:
     """Return beta regression of shares between 0 and 1, with variance ``mu (1 - mu) / (1 + phi)``.
 
     The default prior of ``phi`` is half-Student-t(3, 30).
     """
-    return Beta(as_prior(prior))
+    return Beta(as_prior(prior), varying=named(varying))

@@ -10,6 +10,7 @@ import numpy as np
 from streammc.models.base import POSITIVE, LinearModel, Parameter, ResidualScale, predictor
 from streammc.models.glm.least_squares import least_squares
 from streammc.models.responses import exponential_mean
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.special import exp, gamma_normalizer, log, within
 from streammc.priors import PriorOption, as_prior, half_student_t
@@ -99,6 +100,20 @@ class Gamma(LinearModel):
         return np.append(beta, _log_shape(deviance))
 
 
+class VaryingGamma(DensityModel):
+    """Gamma regression whose ``shape`` depends on the columns; see :func:`gamma`."""
+
+    name: ClassVar[str] = Gamma.name
+    level: ClassVar[Any] = staticmethod(Gamma.level)
+    parameters = Gamma.parameters
+    log_density: ClassVar[str] = (
+        "shape * log(shape) - shape - log_gamma(shape) - log(y) - shape * excess(log(y) - eta)"
+    )
+    mean_response: ClassVar[str] = "exp(eta)"
+    response_fault = Gamma.response_fault
+    simulate = Gamma.simulate
+
+
 def _log_shape(deviance: float) -> float:
     """Return the log of the shape whose mean of ``exp(r) - 1 - r`` this is, to 2 % or so.
 
@@ -108,7 +123,7 @@ def _log_shape(deviance: float) -> float:
     return math.log((3.0 - s + math.sqrt((s - 3.0) ** 2 + 24.0 * s)) / (12.0 * s))
 
 
-def gamma(prior: PriorOption | None = None) -> Gamma:
+def gamma(prior: PriorOption | None = None, varying: Names = ()) -> Gamma | VaryingGamma:
     """Return gamma regression with mean ``exp(eta)`` and variance ``mu^2 / shape``.
 
     The default prior of ``shape`` is half-Student-t(3, 10).
@@ -119,4 +134,5 @@ def gamma(prior: PriorOption | None = None) -> Gamma:
     >>> gamma().labels(["Intercept"])
     ('beta[Intercept]', 'shape')
     """
-    return Gamma(as_prior(prior))
+    names = named(varying)
+    return VaryingGamma(as_prior(prior), varying=names) if names else Gamma(as_prior(prior))

@@ -21,6 +21,7 @@ import numpy as np
 from streammc.models.base import BETA, POSITIVE, LinearModel, Parameter, unit_default
 from streammc.models.glm.least_squares import location_scale
 from streammc.models.responses import location, real_fault
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.numerics.jit import LINK_SIGNATURE, f8, inline, jit, matrix, vector
 from streammc.numerics.special import exp, within
 from streammc.priors import PriorOption, as_prior
@@ -121,7 +122,20 @@ class Gaussian(LinearModel):
         return np.append(beta, log_sigma)
 
 
-def gaussian(prior: PriorOption | None = None) -> Gaussian:
+class VaryingGaussian(DensityModel):
+    """Gaussian regression whose ``sigma`` depends on the columns; see :func:`gaussian`."""
+
+    name: ClassVar[str] = Gaussian.name
+    level: ClassVar[Any] = staticmethod(Gaussian.level)
+    parameters = Gaussian.parameters
+    where: ClassVar[dict[str, str]] = {"z": "(y - eta) / sigma"}
+    log_density: ClassVar[str] = "-0.5 * z**2 - log(sigma) - 0.5 * log(2 * pi)"
+    mean_response: ClassVar[str] = "eta"
+    response_fault = staticmethod(Gaussian.response_fault)
+    simulate = Gaussian.simulate
+
+
+def gaussian(prior: PriorOption | None = None, varying: Names = ()) -> Gaussian | VaryingGaussian:
     """Return Gaussian regression, ``y ~ Normal(eta, sigma)``.
 
     The default prior of ``sigma`` is half-Student-t(3, 2.5 sd(y)), beside one prior for all
@@ -133,4 +147,7 @@ def gaussian(prior: PriorOption | None = None) -> Gaussian:
     >>> gaussian().labels(["Intercept"])
     ('beta[Intercept]', 'sigma')
     """
+    names = named(varying)
+    if names:
+        return VaryingGaussian(as_prior(prior), varying=names)
     return Gaussian(as_prior(prior))

@@ -10,7 +10,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
 from streammc.models.responses import positive_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.families import FamilyPrior
 from streammc.priors.scaled import Level, log_level
@@ -45,9 +45,9 @@ class InverseGaussian(DensityModel):
         return bounded
 
 
-def inverse_gaussian(prior: PriorOption | None = None) -> InverseGaussian:
+def inverse_gaussian(prior: PriorOption | None = None, varying: Names = ()) -> InverseGaussian:
     """Return inverse Gaussian regression, for times and amounts with a long right tail.
 
     The default prior of ``shape`` is half-Student-t(3, 10) in units of the mean response.
     """
-    return InverseGaussian(as_prior(prior))
+    return InverseGaussian(as_prior(prior), varying=named(varying))

@@ -8,7 +8,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor, unit_default
 from streammc.models.responses import time_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior
 from streammc.priors.scaled import Level, response_level
 from streammc.protocols import Matrix, Rows, Vector
@@ -43,9 +43,9 @@ class Lognormal(DensityModel):
         return y
 
 
-def lognormal(prior: PriorOption | None = None) -> Lognormal:
+def lognormal(prior: PriorOption | None = None, varying: Names = ()) -> Lognormal:
     """Return log-normal regression, of amounts whose errors multiply.
 
     The default priors are those of ``gaussian`` for the logarithm of the response.
     """
-    return Lognormal(as_prior(prior))
+    return Lognormal(as_prior(prior), varying=named(varying))

@@ -10,6 +10,7 @@ import numpy as np
 from streammc.models.base import POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.poisson_log import poisson
 from streammc.models.responses import count_fault, exponential_mean
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit_parts, log_factorial, rising, select, within
 from streammc.priors import PriorOption, as_prior
@@ -136,7 +137,24 @@ class NegativeBinomial(LinearModel):
         return np.append(beta, -math.log(min(max(excess, _LEAST_EXCESS), 1.0 / _LEAST_EXCESS)))
 
 
-def negative_binomial(prior: PriorOption | None = None) -> NegativeBinomial:
+class VaryingNegativeBinomial(DensityModel):
+    """The same whose ``phi`` depends on the columns; see :func:`negative_binomial`."""
+
+    name: ClassVar[str] = NegativeBinomial.name
+    level: ClassVar[Any] = staticmethod(NegativeBinomial.level)
+    parameters = NegativeBinomial.parameters
+    where: ClassVar[dict[str, str]] = {"apart": "eta - log(phi)"}
+    log_density: ClassVar[str] = (
+        "log_gamma_ratio(phi, y) - log_factorial(y) - phi * log1pexp(apart) - y * log1pexp(-apart)"
+    )
+    mean_response: ClassVar[str] = "exp(eta)"
+    response_fault = staticmethod(NegativeBinomial.response_fault)
+    simulate = NegativeBinomial.simulate
+
+
+def negative_binomial(
+    prior: PriorOption | None = None, varying: Names = ()
+) -> NegativeBinomial | VaryingNegativeBinomial:
     """Return negative binomial regression with mean ``exp(eta)`` and variance ``mu + mu^2/phi``.
 
     Log exposure goes into the store's offset.
@@ -149,4 +167,7 @@ def negative_binomial(prior: PriorOption | None = None) -> NegativeBinomial:
     >>> negative_binomial().labels(["Intercept"])
     ('beta[Intercept]', 'phi')
     """
+    names = named(varying)
+    if names:
+        return VaryingNegativeBinomial(as_prior(prior), varying=names)
     return NegativeBinomial(as_prior(prior))

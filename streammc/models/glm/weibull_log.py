@@ -8,7 +8,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, ResidualScale, predictor
 from streammc.models.responses import time_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.scaled import time_level
 from streammc.protocols import Matrix, Vector
@@ -39,10 +39,10 @@ class Weibull(DensityModel):
         return y
 
 
-def weibull(prior: PriorOption | None = None) -> Weibull:
+def weibull(prior: PriorOption | None = None, varying: Names = ()) -> Weibull:
     """Return Weibull regression: accelerated failure times, with proportional hazards.
 
     ``exp(beta)`` is a ratio of times; the hazard ratio is ``exp(-shape beta)``. The default prior
     of ``shape`` is half-Student-t(3, 10).
     """
-    return Weibull(as_prior(prior))
+    return Weibull(as_prior(prior), varying=named(varying))

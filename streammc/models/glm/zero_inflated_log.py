@@ -14,7 +14,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, predictor
 from streammc.models.responses import count_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior, normal
 from streammc.priors.scaled import log_level
 from streammc.protocols import Matrix, Vector
@@ -88,6 +88,7 @@ class ZeroInflatedNegativeBinomial(_Counts):
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (3, m); rates are capped at 1e18."""
+        eta = self.as_stated(eta)
         phi = np.exp(np.clip(eta[1], -690.0, 30.0))  # gamma(e^30) is within 1e-6 of its mean
         with np.errstate(over="ignore", divide="ignore"):
             log_rate = eta[0] + np.log(rng.gamma(phi)) - np.log(phi)
@@ -122,28 +123,30 @@ class HurdlePoisson(_Counts):
         return np.where(rng.random(eta.shape[1]) < _chances(eta[1]), 0.0, counts)
 
 
-def zero_inflated_poisson(prior: PriorOption | None = None) -> ZeroInflatedPoisson:
+def zero_inflated_poisson(
+    prior: PriorOption | None = None, varying: Names = ()
+) -> ZeroInflatedPoisson:
     """Return Poisson regression of counts of which a share ``zi`` is always 0.
 
     The default prior of the log odds of ``zi`` is Normal(0, 1.5).
     """
-    return ZeroInflatedPoisson(as_prior(prior))
+    return ZeroInflatedPoisson(as_prior(prior), varying=named(varying))
 
 
 def zero_inflated_negative_binomial(
-    prior: PriorOption | None = None,
+    prior: PriorOption | None = None, varying: Names = ()
 ) -> ZeroInflatedNegativeBinomial:
     """Return negative binomial regression of counts of which a share ``zi`` is always 0.
 
     The default prior of the log odds of ``zi`` is Normal(0, 1.5), that of ``phi``
     half-Student-t(3, 10).
     """
-    return ZeroInflatedNegativeBinomial(as_prior(prior))
+    return ZeroInflatedNegativeBinomial(as_prior(prior), varying=named(varying))
 
 
-def hurdle_poisson(prior: PriorOption | None = None) -> HurdlePoisson:
+def hurdle_poisson(prior: PriorOption | None = None, varying: Names = ()) -> HurdlePoisson:
     """Return regression of counts that are 0 with the chance ``hu``, and else Poisson above 0.
 
     The default prior of the log odds of ``hu`` is Normal(0, 1.5).
     """
-    return HurdlePoisson(as_prior(prior))
+    return HurdlePoisson(as_prior(prior), varying=named(varying))

@@ -244,7 +244,7 @@ def mixed(
     if kind_of(inner) is None:
         raise ConfigError(
             f"expected one of {', '.join(KINDS)}, or a model stated as text, for the groups of "
-            f"{groups.column!r}, found {'another model of the name ' * (name in KINDS)}{name!r}: "
+            f"{groups.column!r}, found {_as_found(inner)}: "
             "its likelihood of a row cannot be integrated over group effects; choose one of these, "
             "or leave the groups out"
         )
@@ -423,6 +423,13 @@ def _check_identified(model: MixedModel, table: Any) -> None:
     )
 
 
+def _as_found(model: Any) -> str:
+    """Return what a message says of a model that groups cannot integrate."""
+    if model.n_linear > 1:
+        return f"{model.name!r} with {model.n_linear} linear predictors"
+    return f"{'another model of the name ' * (model.name in KINDS)}{model.name!r}"
+
+
 M = TypeVar("M")
 
 
@@ -439,8 +446,8 @@ def with_factors(model: M, attributes: Mapping[str, Any]) -> M:
     if kind_of(regression) is None:
         raise ConfigError(
             f"expected one of {', '.join(KINDS)}, or a model stated as text, for the effects of "
-            f"{stated[0]['column']!r}, found {untyped.name!r}: columns of levels need a linear "
-            "predictor; choose one of these, or make the store without the factor"
+            f"{stated[0]['column']!r}, found {_as_found(regression)}: columns of levels need one "
+            "linear predictor; choose one of these, or make the store without the factor"
         )
     return replace(untyped, factors=factor_blocks(stated))  # type: ignore[no-any-return]
 
