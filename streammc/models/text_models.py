@@ -188,7 +188,7 @@ Names: TypeAlias = str | Sequence[str]
 
 def named(varying: Names) -> tuple[str, ...]:
     """Return the names of parameters; ConfigError if these are none."""
-    names = varying.split(",") if isinstance(varying, str) else varying
+    names = [each.strip() for each in varying.split(",")] if isinstance(varying, str) else varying
     if isinstance(names, Sequence) and all(isinstance(each, str) for each in names):
         return tuple(names)
     raise ConfigError(

@@ -48,5 +48,11 @@ def beta(prior: PriorOption | None = None, varying: Names = ()) -> Beta:
     """Return beta regression of shares between 0 and 1, with variance ``mu (1 - mu) / (1 + phi)``.
 
     The default prior of ``phi`` is half-Student-t(3, 30).
+
+    Parameters
+    ----------
+    varying
+        ``"phi"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
     """
     return Beta(as_prior(prior), varying=named(varying))

@@ -128,6 +128,12 @@ def gamma(prior: PriorOption | None = None, varying: Names = ()) -> Gamma | Vary
 
     The default prior of ``shape`` is half-Student-t(3, 10).
 
+    Parameters
+    ----------
+    varying
+        ``"shape"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
+
     Examples
     --------
     >>> from streammc.models import gamma

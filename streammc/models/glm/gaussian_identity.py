@@ -141,6 +141,12 @@ def gaussian(prior: PriorOption | None = None, varying: Names = ()) -> Gaussian 
     The default prior of ``sigma`` is half-Student-t(3, 2.5 sd(y)), beside one prior for all
     coefficients half-Student-t(3, 10).
 
+    Parameters
+    ----------
+    varying
+        ``"sigma"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
+
     Examples
     --------
     >>> from streammc.models import gaussian

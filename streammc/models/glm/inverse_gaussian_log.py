@@ -49,5 +49,11 @@ def inverse_gaussian(prior: PriorOption | None = None, varying: Names = ()) -> I
     """Return inverse Gaussian regression, for times and amounts with a long right tail.
 
     The default prior of ``shape`` is half-Student-t(3, 10) in units of the mean response.
+
+    Parameters
+    ----------
+    varying
+        ``"shape"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
     """
     return InverseGaussian(as_prior(prior), varying=named(varying))

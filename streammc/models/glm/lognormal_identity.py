@@ -47,5 +47,11 @@ def lognormal(prior: PriorOption | None = None, varying: Names = ()) -> Lognorma
     """Return log-normal regression, of amounts whose errors multiply.
 
     The default priors are those of ``gaussian`` for the logarithm of the response.
+
+    Parameters
+    ----------
+    varying
+        ``"sigma"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
     """
     return Lognormal(as_prior(prior), varying=named(varying))

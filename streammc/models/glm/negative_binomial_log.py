@@ -161,6 +161,12 @@ def negative_binomial(
 
     The default prior of ``phi`` is half-Student-t(3, 10).
 
+    Parameters
+    ----------
+    varying
+        ``"phi"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
+
     Examples
     --------
     >>> from streammc.models import negative_binomial

@@ -44,5 +44,11 @@ def weibull(prior: PriorOption | None = None, varying: Names = ()) -> Weibull:
 
     ``exp(beta)`` is a ratio of times; the hazard ratio is ``exp(-shape beta)``. The default prior
     of ``shape`` is half-Student-t(3, 10).
+
+    Parameters
+    ----------
+    varying
+        ``"shape"``: it depends on the columns, through a linear predictor of its
+        own for its logarithm.
     """
     return Weibull(as_prior(prior), varying=named(varying))

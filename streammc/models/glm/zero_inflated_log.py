@@ -129,6 +129,12 @@ def zero_inflated_poisson(
     """Return Poisson regression of counts of which a share ``zi`` is always 0.
 
     The default prior of the log odds of ``zi`` is Normal(0, 1.5).
+
+    Parameters
+    ----------
+    varying
+        ``"logit_zi"``: it depends on the columns, through a linear predictor of its
+        own.
     """
     return ZeroInflatedPoisson(as_prior(prior), varying=named(varying))
 
@@ -140,6 +146,12 @@ def zero_inflated_negative_binomial(
 
     The default prior of the log odds of ``zi`` is Normal(0, 1.5), that of ``phi``
     half-Student-t(3, 10).
+
+    Parameters
+    ----------
+    varying
+        ``"phi"`` or ``"logit_zi"``, or a list of both: they depend on the columns, each through a
+        linear predictor of its own, of ``phi`` for its logarithm.
     """
     return ZeroInflatedNegativeBinomial(as_prior(prior), varying=named(varying))
 
@@ -148,5 +160,11 @@ def hurdle_poisson(prior: PriorOption | None = None, varying: Names = ()) -> Hur
     """Return regression of counts that are 0 with the chance ``hu``, and else Poisson above 0.
 
     The default prior of the log odds of ``hu`` is Normal(0, 1.5).
+
+    Parameters
+    ----------
+    varying
+        ``"logit_hu"``: it depends on the columns, through a linear predictor of its
+        own.
     """
     return HurdlePoisson(as_prior(prior), varying=named(varying))
