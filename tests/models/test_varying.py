@@ -27,6 +27,7 @@ VARYING: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "lognormal": (("sigma",), (0.0, 0.0)),
     "weibull": (("shape",), (0.0, 0.0)),
     "beta": (("phi",), (0.0, 2.0)),
+    "beta-binomial": (("phi",), (0.0, 2.0)),
     "zero-inflated-poisson": (("logit_zi",), (0.0, 0.0)),
     "zero-inflated-negative-binomial": (("logit_zi", "phi"), (0.0, 0.0)),
     "hurdle-poisson": (("logit_hu",), (0.0, 0.0)),

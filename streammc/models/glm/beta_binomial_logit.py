@@ -12,7 +12,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, predictor
 from streammc.models.responses import counts_of_trials, shares_of_trials, trials_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior, half_student_t
 from streammc.priors.scaled import Level, logit_level
 from streammc.protocols import Matrix, Rows, Vector
@@ -82,7 +82,7 @@ class BetaBinomial(DensityModel):
         return y
 
 
-def beta_binomial(prior: PriorOption | None = None) -> BetaBinomial:
+def beta_binomial(prior: PriorOption | None = None, varying: Names = ()) -> BetaBinomial:
     """Return regression of successes of n trials, whose chance varies between rows.
 
     A store has them with ``trials``, as for ``binomial``, which it becomes as ``phi`` grows: the
@@ -90,10 +90,16 @@ def beta_binomial(prior: PriorOption | None = None) -> BetaBinomial:
 
     The default prior of ``phi`` is half-Student-t(3, 30).
 
+    Parameters
+    ----------
+    varying
+        ``"phi"``: it depends on the columns, through a linear predictor of its own for its
+        logarithm.
+
     Examples
     --------
     >>> from streammc.models import beta_binomial
     >>> beta_binomial().labels(["Intercept"])
     ('beta[Intercept]', 'phi')
     """
-    return BetaBinomial(as_prior(prior))
+    return BetaBinomial(as_prior(prior), varying=named(varying))
