@@ -1,4 +1,4 @@
-"""Simulation-based calibration of the families stated as text, and of ordinal regression.
+"""Simulation-based calibration: families stated as text, ordinal and multinomial regression.
 
 Run as ``python bench/sbc_families.py [TABLES] [--minutes M] [--family NAME] [--write]``, by
 default 500 tables of 200 rows for each family and sampler, or as many as ``--minutes`` allow
@@ -39,10 +39,14 @@ SHARED: Final[dict[str, dict[str, tuple[float, float]]]] = {
     "zero-inflated-negative-binomial": {"phi": (0.7, 0.3), "logit_zi": (-0.5, 0.5)},
     "hurdle-poisson": {"logit_hu": (-0.5, 0.5)},
     "beta-binomial": {"phi": (1.0, 0.3)},
+    "multinomial": {},
     "ordinal": {"gap[1]": (0.0, 0.3), "gap[2]": (0.0, 0.3)},
 }
 """Means and standard deviations of shared parameters as they are sampled: logarithms and log
 odds."""
+LEVELS: Final = {"ordinal": 4, "multinomial": 3}
+BETAS: Final = {"multinomial": tuple(f"beta[{k}, {x}]" for k in "12" for x in ("x0", "x1"))}
+"""Names of the coefficients, of families with several predictors."""
 SAMPLERS: Final = {"hmc": samplers.hmc, "hmc-ecs": samplers.hmc_ecs}
 
 Found = list[tuple[list[int], bool]]
@@ -53,15 +57,18 @@ def ranks(name: str, sampler: str, weight: float, seed: int) -> tuple[list[int],
     """Return the ranks of all parameters of one table, and whether the sampler refused it."""
     rng = np.random.default_rng([seed, 79])
     shared = SHARED[name]
-    beta = [rng.normal(*each) for each in BETA]
+    names = BETAS.get(name, ("beta[x0]", "beta[x1]"))
+    normals = [BETA[j % 2] for j in range(len(names))]
+    beta = [rng.normal(*each) for each in normals]
     sampled = [rng.normal(*each) for each in shared.values()]
     own = {key: (normal if key.startswith("logit") else lognormal)(*each)
            for key, each in shared.items()}  # fmt: skip
-    prior = dict(zip(("beta[x0]", "beta[x1]"), (normal(*each) for each in BETA), strict=True))
-    options: dict[str, Any] = {"levels": 4} if name == "ordinal" else {}
+    prior = dict(zip(names, (normal(*each) for each in normals), strict=True))
+    options: dict[str, Any] = {"levels": LEVELS[name]} if name in LEVELS else {}
     model = registry.model(name)(prior=prior | own, **options)
     X = np.column_stack([np.ones(ROWS), rng.normal(size=ROWS)])
-    eta = np.vstack([X @ beta, *(np.full((1, ROWS), each) for each in sampled)])
+    linear = np.reshape(beta, (-1, 2)) @ X.T
+    eta = np.vstack([linear, *(np.full((1, ROWS), each) for each in sampled)])
     if name == "beta-binomial":  # its rows have no weights: they are repeated
         trials = rng.integers(1, 20, ROWS).astype(np.float64)
         successes = np.rint(model.simulate_trials(eta, trials, rng) * trials)
@@ -97,7 +104,7 @@ def p_values(found: list[list[int]]) -> list[float]:
 def line(name: str, sampler: str, right: Found, wrong: Found) -> tuple[str, list[float], float]:
     """Return a line of the table, the p-values and the largest of the partner."""
     good, bad = (p_values([each for each, _ in found]) for found in (right, wrong))
-    labels = ["beta[x0]", "beta[x1]", *SHARED[name]]
+    labels = [*BETAS.get(name, ("beta[x0]", "beta[x1]")), *SHARED[name]]
     each = ", ".join(f"{key} {p:.2g}" for key, p in zip(labels, good, strict=True))
     refused = sum(no for _, no in right)
     return f"| {name} | {sampler} | {each} | {refused} | {max(bad):.0e} |", good, max(bad)

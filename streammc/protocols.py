@@ -325,6 +325,8 @@ class Model(Protocol):
     censored: bool
     mean_by_draw: bool
     takes_levels: bool
+    most_levels: int
+    takes_offset: bool
     levels: int | None
     sufficient: str | None
     if_overdispersed: str

@@ -30,6 +30,7 @@ MODELS: Final[dict[str, str]] = {
     "inverse-gaussian": "streammc.models.glm.inverse_gaussian_log:inverse_gaussian",
     "logistic": "streammc.models.glm.bernoulli_logit:logistic",
     "lognormal": "streammc.models.glm.lognormal_identity:lognormal",
+    "multinomial": "streammc.models.glm.multinomial_logit:multinomial",
     "negative-binomial": "streammc.models.glm.negative_binomial_log:negative_binomial",
     "network": "streammc.models.networks:network",
     "ordinal": "streammc.models.glm.ordinal_logit:ordinal",

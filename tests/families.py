@@ -41,6 +41,10 @@ class Family:
     """Of the predictors at which the model is compared with itself."""
     pair: tuple[float, float] = (0.0, 1.0)
     """Two responses that default priors are of."""
+    mean: bool = True
+    """Whether there is a mean response."""
+    first: str = ""
+    """First label of a model with an intercept; empty: ``beta[Intercept]``, or of component 0."""
     prior_scale: float | None = None
     """Of the default normal prior of a coefficient; ``None`` scales with the data."""
 
@@ -212,6 +216,11 @@ def ordinal_log_lik(y: mpf, eta: mpf, *log_gaps: mpf) -> mpf:
     return mpmath.log(ends[k + 1] - ends[k])
 
 
+def multinomial_log_lik(y: mpf, *eta: mpf) -> mpf:
+    every = (mpf(0), *eta)
+    return every[int(y)] - mpmath.log(sum(mpmath.exp(each) for each in every))
+
+
 COUNTS = (0.0, 1.0, 3.0, 255.0, 256.0, 1e4, 1e9, 2.0**53)
 NOT_COUNTS = (-1.0, 0.5, np.nan, np.inf, -np.inf, 2.0**54)
 
@@ -281,6 +290,15 @@ FAMILIES = {
         shared=0.0,
         pair=(1.0, math.e),
         bad=(0.0, -1.0, np.nan, np.inf),
+    ),
+    "multinomial": Family(
+        support=np.arange(4.0),
+        responses=(0.0, 1.0, 2.0, 3.0),
+        log_lik=multinomial_log_lik,
+        bad=(-1.0, 0.5, 4.0, np.nan, np.inf, -np.inf),
+        options={"levels": 4},
+        mean=False,
+        first="beta[1, Intercept]",
     ),
     "negative-binomial": Family(
         support=np.arange(4000.0),

@@ -19,7 +19,6 @@ from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.data_views import by_group, counted_rows, draw_subset, tempered
-from streammc.models.base import MOST_LEVELS
 from streammc.models.responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
@@ -98,8 +97,8 @@ def _hint(kind: str, argument: object) -> str:
 
 M = TypeVar("M")
 
-_COUNTED: Final = dict[str, Index]()
-"""Rows of each category of a table, by its fingerprint."""
+_COUNTED: Final = dict[tuple[str, int], Index]()
+"""Rows of each category of a table, by its fingerprint and the most categories."""
 _SUBSET_BYTES: Final = 2**24
 """Memory for the rows that set the scales: 65,536 rows of 29 columns."""
 
@@ -184,9 +183,15 @@ def with_data(model: M, dataset: Dataset) -> M:
             f"expected rows that count once in {dataset.address!r}, found cells: a likelihood of "
             "all rows together has no place for them; leave out --cells"
         )
+    regression, table = untyped.of_a_row, dataset.table
+    if not regression.takes_offset and table.attributes.get("offset") is not None:
+        raise ModelError(
+            f"expected no offset in {dataset.address!r} with {regression.name!r}, which has "
+            f"{regression.n_linear} linear predictors, found {table.attributes['offset']!r}: make "
+            "the data set without it, or use a model with one predictor"
+        )
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
-    regression, table = untyped.of_a_row, dataset.table
     prior: Any = untyped.prior
     recorded = isinstance(prior, NamedPriors) and any(p.covariance is None for p in prior.joint)
     scaled = isinstance(prior, ScaledPriors) or recorded
@@ -227,9 +232,10 @@ def with_levels(model: M, table: Dataset, rows: Rows) -> M:
         return model
     count = np.bincount(y.astype(np.int64), minlength=untyped.levels or 2)
     if len(rows.y) < table.n_rows and not count.all():
-        if table.fingerprint not in _COUNTED:
-            _COUNTED[table.fingerprint] = table.reduce(_Categories())
-        every = _COUNTED[table.fingerprint]
+        key = table.fingerprint, untyped.most_levels
+        if key not in _COUNTED:
+            _COUNTED[key] = table.reduce(_Categories(untyped.most_levels))
+        every = _COUNTED[key]
         highest = int(np.flatnonzero(every).max(initial=1))
         count = every[: untyped.levels or highest + 1]
     found, absent = np.flatnonzero(count), np.flatnonzero(count == 0)
@@ -249,13 +255,15 @@ def with_levels(model: M, table: Dataset, rows: Rows) -> M:
 
 @dataclass(frozen=True)
 class _Categories(PassTask[Index]):
-    """``PassTask`` that counts the rows (20,) of each category; others are left out."""
+    """``PassTask`` that counts the rows (most,) of each category; others are left out."""
+
+    most: int
 
     def map(self, block: RowBlock) -> Index:
         """Count the rows of a block."""
         y = block.y[block.weight > 0.0]
-        of_a_category = (y >= 0.0) & (y < MOST_LEVELS) & (np.floor(y) == y)
-        return np.bincount(y[of_a_category].astype(np.int64), minlength=MOST_LEVELS)
+        of_a_category = (y >= 0.0) & (y < self.most) & (np.floor(y) == y)
+        return np.bincount(y[of_a_category].astype(np.int64), minlength=self.most)
 
     def combine(self, left: Index, right: Index) -> Index:
         """Add the counts of two blocks."""

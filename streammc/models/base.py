@@ -129,6 +129,8 @@ class Parameter:
         Whether it has a number for each column of the design.
     components
         How many components there are, along each of their dimensions.
+    first
+        Number of the first component of each dimension.
     support
         ``"real"``; ``"positive"``, sampled as its logarithm; ``"correlation"``, sampled as
         its artanh; ``"simplex"``, weights without the last; or ``"ordered"``, two numbers,
@@ -166,6 +168,7 @@ class Parameter:
     exponential: str | None = None
     linear: bool = True
     level: Callable[[Rows], Level] | None = None
+    first: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a support, a rule or an exponential that is none."""
@@ -217,7 +220,8 @@ class Parameter:
     def labels(self, feature_names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the labels of each component: one per feature, or a single one."""
         features = [(name,) for name in feature_names] if self.per_feature else [()]
-        places = product(*(map(str, range(count)) for count in self.components))
+        numbers = (range(self.first, self.first + count) for count in self.components)
+        places = product(*(map(str, each) for each in numbers))
         return tuple(tuple(self._label((*at, *own)) for own in features) for at in places)
 
     def describe(self) -> dict[str, Any]:
@@ -227,6 +231,8 @@ class Parameter:
         del stated["level"]
         if self.linear:  # as in the runs from before it could be stated
             del stated["linear"]
+        if self.first == 0:
+            del stated["first"]
         return stated
 
     def _label(self, index: tuple[str, ...]) -> str:
@@ -353,6 +359,10 @@ class StatedModel(Shown, ABC):
     """Whether the mean response depends on shared parameters, beside the predictor."""
     takes_levels: ClassVar[bool] = False
     """Whether the response is the number of one of ``levels`` categories."""
+    most_levels: ClassVar[int] = 0
+    """Most categories of such a family."""
+    takes_offset: ClassVar[bool] = True
+    """Whether rows may have an offset, which is that of the first linear predictor."""
     censored: bool = False
     """Whether the data have times that are censored, which a family has to take."""
     levels: int | None = None
@@ -435,6 +445,11 @@ class StatedModel(Shown, ABC):
             f"expected the model {self.name!r} to have a mean response, found none: it cannot "
             "predict; use a model that has one"
         )
+
+    def predictor_level(self, rows: Rows, component: int) -> Level:
+        """Return the level of a linear predictor of several."""
+        level: Level = self.level(rows)
+        return level
 
     @property
     def n_linear(self) -> int:
@@ -520,7 +535,7 @@ class StatedModel(Shown, ABC):
         ``rows`` stand for all rows, those with an invalid response left out; ``coding`` is what the
         columns are.
         """
-        level, q, at = self.level(rows), len(feature_names), 0
+        level, q, at, predictors = self.level(rows), len(feature_names), 0, 0
         defaults: list[JointNormal | dict[str, FamilyPrior]] = []
         for parameter in self._stated:
             own = labels[at : at + parameter.size(q)]
@@ -533,8 +548,11 @@ class StatedModel(Shown, ABC):
             elif parameter.table_scale == COEFFICIENT:
                 for first in range(0, len(own), q):
                     one = own[first : first + q]
-                    near = level if parameter.level is None else parameter.level(rows)
+                    near = self.predictor_level(rows, predictors)
+                    if parameter.level is not None:
+                        near = parameter.level(rows)
                     defaults.append(coefficients(one, rows, feature_names, near, coding))
+                    predictors += 1
         return defaults
 
     def _each(self, d: int) -> list[Parameter]:

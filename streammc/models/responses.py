@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ModelError
+from streammc.errors import ConfigError, ModelError
 from streammc.models.mixed.effect_terms import is_mixed_model, is_table_model
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
@@ -34,8 +34,21 @@ def count_fault(y: Vector) -> tuple[Index, str] | None:
     return _fault(good, "whole numbers from 0 to 2**53")
 
 
-def category_fault(y: Vector, levels: int, note: str) -> tuple[Index, str] | None:
-    """Return where ``y`` is not a whole number from 0 to ``levels - 1``."""
+def check_levels(levels: object, most: int) -> None:
+    """Raise ConfigError if ``levels`` is neither a number of categories nor ``None``."""
+    whole = isinstance(levels, int) and not isinstance(levels, bool)
+    if levels is not None and not (whole and 2 <= cast(int, levels) <= most):
+        raise ConfigError(
+            f"levels must be a whole number from 2 to {most}, the number of categories, found "
+            f"{levels!r}: leave it out to take it from the data"
+        )
+
+
+def category_fault(y: Vector, levels: int | None, most: int) -> tuple[Index, str] | None:
+    """Return where ``y`` is not the number of one of ``levels`` categories; ``None``: of most."""
+    note = f"levels={levels}, unless another number is given"
+    if levels is None:
+        levels, note = most, f"of at most {most} categories"
     good = (y >= 0.0) & (y <= levels - 1.0) & (np.floor(y) == y)
     return _fault(good, f"whole numbers from 0 to {levels - 1} ({note})")
 

@@ -23,11 +23,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.errors import ConfigError
 from streammc.models.base import MOST_LEVELS, POSITIVE, LinearModel, Parameter, predictor
 from streammc.models.glm.bernoulli_logit import chances, logit_row
 from streammc.models.glm.least_squares import least_squares
-from streammc.models.responses import category_fault
+from streammc.models.responses import category_fault, check_levels
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, select, within
 from streammc.priors import PriorOption, as_prior
@@ -166,18 +165,14 @@ class Ordinal(LinearModel):
 
     name: ClassVar[str] = "ordinal"
     takes_levels: ClassVar[bool] = True
+    most_levels: ClassVar[int] = MOST_LEVELS
     mean_by_draw: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
 
     def __post_init__(self) -> None:
         """Refuse a number of categories that is not a whole number from 2 to 20."""
         super().__post_init__()
-        whole = isinstance(self.levels, int) and not isinstance(self.levels, bool)
-        if self.levels is not None and not (whole and 2 <= self.levels <= MOST_LEVELS):
-            raise ConfigError(
-                f"levels must be a whole number from 2 to {MOST_LEVELS}, the number of categories, "
-                f"found {self.levels!r}: leave it out to take it from the data"
-            )
+        check_levels(self.levels, MOST_LEVELS)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -196,10 +191,7 @@ class Ordinal(LinearModel):
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is none of the categories."""
-        note = f"levels={self.levels}, unless another number is given"
-        if self.levels is None:
-            note = f"of at most {MOST_LEVELS} categories"
-        return category_fault(y, self.levels or MOST_LEVELS, note)
+        return category_fault(y, self.levels, MOST_LEVELS)
 
     def mean(self, eta: Matrix) -> Vector:
         """Return the expected number of the category, ``sum_k P(y > k)``, per column of ``eta``."""
