@@ -185,6 +185,9 @@ class PredictSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
         None, "Compare with the response by groups of this column.", metavar="COLUMN", key="predict"
     )
     bins: int = setting(100, "Number of groups.", minimum=1, most=10**5, key="predict")
+    probabilities: bool = setting(
+        False, "Probabilities of the categories, in place of their mean number.", key="predict"
+    )
     new_groups: Literal["integrate", "refuse"] = setting(
         "integrate", "Rows of groups that a mixed model has not seen.", key="predict"
     )

@@ -20,7 +20,8 @@ def predict(ctx: click.Context, settings: PredictSettings) -> None:
 
     STORE is a table with the columns of that of the run, or a store, ingested with --like. If it
     has a response, the predictions are compared with it. With a mixed model, rows of the groups of
-    the run are predicted with the effects of these.
+    the run are predicted with the effects of these. Of a multinomial run the probabilities of the
+    categories are written, which an ordinal one has with --probabilities.
     """
     from streammc.cli.build import model_of_run
     from streammc.cli.receipt import (
@@ -65,6 +66,7 @@ def predict(ctx: click.Context, settings: PredictSettings) -> None:
         "store": table.fingerprint,
         **options,
         **({} if new_groups == "integrate" else {"new groups": new_groups}),
+        **({"probabilities": True} if settings.probabilities else {}),
     }
 
     def describe() -> dict[str, Any]:
@@ -77,6 +79,7 @@ def predict(ctx: click.Context, settings: PredictSettings) -> None:
             request = PredictionRequest(
                 **options,
                 trained_on=data,
+                probabilities=settings.probabilities,
                 new_groups=new_groups,
                 overwrite=replace,
                 scheduler=where,
@@ -115,6 +118,7 @@ def human(output: str, result: dict[str, Any]) -> str:
         "predictions": output,
         "rows": result["rows"],
         "row id": result.get("row_id"),
+        "probabilities": result.get("categories") and f"of {result['categories']} categories",
         "rows of new groups": result.get("new_group_rows"),
         "draws": result["draws"],
         "bands": interval_heading(result["interval"]),

@@ -36,6 +36,7 @@ from streammc.stores.sources.frame_kinds import frame_of_kind, is_frame
 from streammc.stores.sources.input_files import is_pattern
 from streammc.stores.store import open_store
 from streammc.trace import kinds
+from streammc.trace.row_tables import long_columns
 from streammc.trace.run_directory import RunDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -267,12 +268,15 @@ def _batches(found: Any) -> tuple[Any, Iterator[Any]]:
     low, high = (name for name in found.data_vars if str(name).startswith("q"))
     names = {"row_id": "row_id", "mean": "mean", low: f"eti{percent}_lb", high: f"eti{percent}_ub"}
     kept = {name: new for name, new in names.items() if name in found.variables}
-    n = found.sizes["row"]
+    n, dims = found.sizes["row"], [name for name in found["mean"].dims if name != "row"]
+    along = {name: found[name].to_numpy() for name in dims}
 
     def batch(start: int, stop: int) -> Any:
         part = found.isel(row=slice(start, stop))
-        columns = {new: pa.array(part[name].to_numpy()) for name, new in kept.items()}
-        return pa.RecordBatch.from_pydict(columns)
+        columns = {new: part[name].to_numpy() for name, new in kept.items()}
+        if dims:
+            columns = long_columns(columns, "row_id", dims, along)
+        return pa.RecordBatch.from_pydict({name: pa.array(each) for name, each in columns.items()})
 
     batches = (batch(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
     return batch(0, 0).schema, batches

@@ -326,6 +326,7 @@ class Model(Protocol):
     mean_by_draw: bool
     takes_levels: bool
     most_levels: int
+    nominal: bool
     takes_offset: bool
     levels: int | None
     sufficient: str | None

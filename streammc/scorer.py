@@ -36,6 +36,7 @@ from streammc.errors import (
     ConfigError,
     DataError,
     MissingError,
+    ModelError,
     RefusedError,
     StorageIOError,
     StoreError,
@@ -478,6 +479,11 @@ def _design_columns(design: Mapping[str, Any]) -> list[DesignColumn | None]:
 
 def _check_mean(model: Any, family: Family) -> None:
     """Refuse a model whose mean response is not that of its family here; ModelError without one."""
+    if model.nominal:
+        raise ModelError(
+            f"expected a model with a mean response, which a model file predicts, found "
+            f"{model.name!r}: predict the probabilities of its categories with streammc.predict"
+        )
     rng = np.random.default_rng(1)
     eta = rng.normal(size=(model.n_linear + model.n_scalar, 64))
     expected = np.asarray(model.mean(eta), np.float64)

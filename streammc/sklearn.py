@@ -24,6 +24,7 @@ except ImportError as error:
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
+from streammc.registry import MODELS
 from streammc.scorer import LINKS, Scorer, column_names, of_run
 
 if TYPE_CHECKING:
@@ -277,7 +278,8 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc]
             Labels of two classes, numbers or texts.
         """
         name = getattr(self.family, "name", self.family)
-        if isinstance(name, str) and LINKS.get(name, "logit") not in _OF_PROBABILITIES:
+        link = LINKS.get(name, "" if name in MODELS else "logit")
+        if isinstance(name, str) and link not in _OF_PROBABILITIES:
             raise ConfigError(
                 f"expected the family 'logistic', 'probit' or 'network', found {name!r}, whose "
                 "mean is no probability: choose one of them, or BayesianRegressor"

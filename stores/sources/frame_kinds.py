@@ -22,6 +22,8 @@ def is_frame(item: Any) -> bool:
 def frame_of_kind(frame: Any, schema: Any, batches: Iterator[Any]) -> Any:
     """Return record batches as a frame of the kind of ``frame``, with its index if it has one.
 
+    Several lines of each of its rows have the same index.
+
     For a lazy frame they are written into a temporary Parquet file, which is removed at the exit of
     the process; a mapping gives a dictionary of NumPy arrays,
     and an object that is no frame of narwhals, such as a stream, a ``pyarrow.Table``.
@@ -46,7 +48,10 @@ def frame_of_kind(frame: Any, schema: Any, batches: Iterator[Any]) -> Any:
         if isinstance(known, nw.DataFrame):
             table = pa.Table.from_batches(batches, schema)
             made = nw.from_arrow(table, backend=known.implementation).to_native()
-            return made.set_index(frame.index) if package == "pandas" else made
+            if package != "pandas":
+                return made
+            lines = len(made) // max(len(frame.index), 1)
+            return made.set_index(frame.index if lines == 1 else frame.index.repeat(lines))
     table = pa.Table.from_batches(batches, schema)
     if isinstance(frame, Mapping):
         return {name: table[name].to_numpy() for name in table.column_names}

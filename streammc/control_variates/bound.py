@@ -184,12 +184,6 @@ def with_data(model: M, dataset: Dataset) -> M:
             "all rows together has no place for them; leave out --cells"
         )
     regression, table = untyped.of_a_row, dataset.table
-    if not regression.takes_offset and table.attributes.get("offset") is not None:
-        raise ModelError(
-            f"expected no offset in {dataset.address!r} with {regression.name!r}, which has "
-            f"{regression.n_linear} linear predictors, found {table.attributes['offset']!r}: make "
-            "the data set without it, or use a model with one predictor"
-        )
     if dataset.n_rows < 1 or (dataset.response is None and needs_response(untyped)):
         return model
     prior: Any = untyped.prior
@@ -198,6 +192,12 @@ def with_data(model: M, dataset: Dataset) -> M:
     if scaled or regression.takes_levels:
         rows = draw_subset(
             table if dataset.unit_offset is not None else dataset.units, _SUBSET_BYTES
+        )
+    if not regression.takes_offset and (table.attributes.get("offset") or rows.offset.any()):
+        raise ModelError(
+            f"expected rows without an offset for {regression.name!r}, which has a linear "
+            f"predictor for each category, found {table.attributes.get('offset') or 'offset'!r} in "
+            f"{dataset.address!r}: make the data set without it"
         )
     if regression.takes_levels:
         sized = with_levels(regression, table, rows)

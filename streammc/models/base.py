@@ -361,6 +361,8 @@ class StatedModel(Shown, ABC):
     """Whether the response is the number of one of ``levels`` categories."""
     most_levels: ClassVar[int] = 0
     """Most categories of such a family."""
+    nominal: ClassVar[bool] = False
+    """Whether these categories have no order, so that there is no mean response."""
     takes_offset: ClassVar[bool] = True
     """Whether rows may have an offset, which is that of the first linear predictor."""
     censored: bool = False

@@ -102,6 +102,8 @@ def draw_bands(ax: Any, predictions: xr.Dataset, rows: int = 150) -> Any:
     n = predictions.sizes["row"]
     at = np.unique(np.linspace(0, n - 1, min(n, rows)).round().astype(int))
     some = predictions.isel(row=at)
+    if "category" in some.dims:
+        some = some.isel(category=-1)
     mean = some["mean"].to_numpy()
     order = np.argsort(mean, kind="stable")
     low, high = (some[end].to_numpy()[order] for end in record["quantiles"])

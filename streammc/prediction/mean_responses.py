@@ -6,13 +6,15 @@ NumPy alone: the scorer of a model file uses it, too.
 from __future__ import annotations
 
 import math
-from typing import Final, Protocol
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ModelError
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Matrix, Model, Vector
 
 _HERMITE: Final = 15
 _STEP: Final = 0.5
@@ -43,6 +45,61 @@ class MeanModel(Protocol):
 
     def mean(self, eta: Matrix) -> Vector:
         """Return the mean response per column of ``eta`` (p, m)."""
+
+
+@dataclass(frozen=True)
+class CategoryChance:
+    """A model whose mean response is the probability of a category.
+
+    It is the exponential of the log density there, ``P(y = k) = exp(l_k)``, with the derivatives
+    ``P l_k'`` and ``P (l_k'' + l_k' l_k'^T)``.
+    """
+
+    model: Model
+    """Regression on categories."""
+    category: int
+    mean_by_draw: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """Name of the regression."""
+        return self.model.name
+
+    @property
+    def n_linear(self) -> int:
+        """Number of its linear predictors."""
+        return self.model.n_linear
+
+    @property
+    def n_scalar(self) -> int:
+        """Number of its parameters without a column."""
+        return self.model.n_scalar
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the probability per column of ``eta`` (p, m)."""
+        chance: Vector = np.exp(self._log_density(eta, 0)[0])
+        return chance
+
+    def derivatives(self, eta: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return the probability (m,) and its derivatives in the predictors (p, m).
+
+        First ones (p, m), and second ones (p (p + 1) / 2, m) in the pairs b <= a, by a.
+        """
+        p = len(eta)
+        out = self._log_density(eta, 2)
+        chance, slope = np.exp(out[0]), out[1 : 1 + p]
+        row = {pair: 1 + p + k for k, pair in enumerate(combinations_with_replacement(range(p), 2))}
+        bend = [out[row[b, a]] + slope[a] * slope[b] for a in range(p) for b in range(a + 1)]
+        return chance, chance * slope, chance * np.array(bend)
+
+    def _log_density(self, eta: Matrix, order: int) -> Matrix:
+        """Return log density and derivatives (., m) of the category."""
+        p, m = eta.shape
+        out = np.empty((1 if order == 0 else 1 + p + p * (p + 1) // 2, m))
+        category = np.full(m, float(self.category))
+        at = np.ascontiguousarray(eta, np.float64)
+        self.model.link(at, np.zeros((0, m)), category, self.model.constants, order, out)
+        return out
 
 
 def responses(model: MeanModel, eta: NDArray[np.float64]) -> Matrix:

@@ -64,6 +64,28 @@ def require_predictable(model: Model, request: PredictionRequest) -> None:
         )
 
 
+def categories_of(model: Model, request: PredictionRequest) -> int:
+    """Return the number of categories whose probabilities are predicted; 0: the mean response.
+
+    ConfigError where there are no categories, or with groups of a column.
+    """
+    regression: Model = model.of_a_row
+    if not regression.takes_levels and request.probabilities:
+        raise ConfigError(
+            "expected probabilities of a model of categories, such as ordinal, found one of "
+            f"{regression.name!r}, whose mean response is predicted: leave probabilities out"
+        )
+    if not (request.probabilities or regression.nominal):
+        return 0
+    if request.by is not None:
+        raise ConfigError(
+            f"expected no groups of {request.by!r} with probabilities of categories, found both: "
+            "groups compare mean responses; leave by out"
+        )
+    assert regression.levels is not None
+    return regression.levels
+
+
 def mostly_new_groups(effects: RowEffects | None, new_rows: int) -> list[str]:
     """Return a warning where more than half of the rows with labels are of new groups."""
     if effects is None or effects.index is None or 2 * new_rows <= effects.table.n_rows:
@@ -81,6 +103,8 @@ def mostly_new_groups(effects: RowEffects | None, new_rows: int) -> list[str]:
 
 GROUP: Final = "group"
 """Column of a table with the label of the group of each row."""
+CATEGORY: Final = "category"
+"""Dimension of the probabilities of categories."""
 
 
 def write_predictions(
@@ -104,6 +128,7 @@ def write_predictions(
             "--by, or write zarr"
         )
     require_predictable(model, request)
+    categories = categories_of(model, request)
     predictors.require_rows(table, "predict")
     if model.sees_trials and table.response is not None:
         require_trials(model, table)
@@ -123,7 +148,7 @@ def write_predictions(
     if request.by is not None:
         covariate, sampled = groups(table, request.by, request.bins, seed, *pass_options)
     cuts = None
-    if scored and is_binary(regression):
+    if scored and not categories and is_binary(regression):
         spread, new = 0.0, None
         if effects is not None:
             spread = effects.spread if effects.known is not None else 0.0
@@ -138,7 +163,8 @@ def write_predictions(
         )
     names = ("mean", *request.names)
     labels = None if output_format(path) == ZARR else table.row_groups(0, 1)
-    columns = dict.fromkeys(names, Column())
+    of_each = Column("float64", (CATEGORY,), (categories,)) if categories else Column()
+    columns = dict.fromkeys(names, of_each)
     if labels is not None:
         columns = {GROUP: Column("string" if labels.dtype.kind == "S" else "int64"), **columns}
     with RowArrays(
@@ -153,13 +179,15 @@ def write_predictions(
         where = f"store {table.address!r} (rows counted from 1 in its own order)"
         settings = (
             *(regression, coefficients, request.ends, names, writer.target, where),
-            *(scored, cuts, covariate),
+            *(scored, cuts, covariate, categories),
         )
         task = PredictTask(*settings)
         if effects is not None:
             task = GroupedPredictTask(*settings, effects=effects)
         totals: Totals = table.reduce(task, scheduler=request.scheduler, progress=request.progress)
         scores, arrays = _scores(task, totals, request)
+        if categories:
+            arrays[CATEGORY] = (CATEGORY,), np.arange(categories)
         notes += mostly_new_groups(effects, int(totals.new_rows[0]))
         if request.by is not None and scores["by"] is not None:
             scores["by"] = {
@@ -178,6 +206,7 @@ def write_predictions(
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),
+            **({"categories": categories} if categories else {}),
             **({} if effects is None else {"new_group_rows": int(totals.new_rows[0])}),
             **({"warnings": notes} if notes else {}),
         }
@@ -276,6 +305,7 @@ def predict(
     seed: int = 0,
     weights: NDArray[np.float64] | None = None,
     trained_on: Dataset | None = None,
+    probabilities: bool = False,
     new_groups: str = INTEGRATE,
     overwrite: bool = False,
     scheduler: Any = None,
@@ -315,6 +345,9 @@ def predict(
     trained_on
         The data set of the run; needed if an earlier version of streammc sampled it, and for
         the groups of a mixed model in another table.
+    probabilities
+        Predict the probabilities of the categories in place of their mean number; of
+        ``multinomial``, which has no mean, always.
     new_groups : {'integrate', 'refuse'}
         What to do with rows of groups that the run of a mixed model has not seen: integrate over
         the distribution of effects, or refuse them.
@@ -327,9 +360,11 @@ def predict(
     xarray.Dataset
         ``mean``, ``q5``, ``q95`` (row), in the order of the store, and ``row_id``; for a binary
         response the ROC curve; with ``by`` the groups. Attributes: ``auc``, ``log_score`` and a
-        record of the options. For a data frame (pandas, polars, pyarrow, DuckDB, Dask, Ibis, or a
+        record of the options. Probabilities have the dimension ``category``. For a data frame
+        (pandas, polars, pyarrow, DuckDB, Dask, Ibis, or a
         mapping), without ``path`` and ``by``, a frame of its kind instead, with a row for each of
-        its rows: ``row_id``, ``mean``, and the ends of the interval named as in ArviZ, such as
+        its rows, and of each category: ``row_id``, ``mean``, and the ends of the interval named as
+        in ArviZ, such as
         ``eti90_lb`` and ``eti90_ub``. Of a lazy frame it is lazy.
 
     Raises
@@ -361,6 +396,7 @@ def predict(
         seed=seed,
         weights=weights,
         trained_on=trained_on,
+        probabilities=probabilities,
         new_groups=new_groups,
         overwrite=overwrite,
         scheduler=scheduler,

@@ -45,6 +45,8 @@ class PredictionRequest:
     """(chain, draw) weights of the draws; ``None``: the signs of the run, if it has any."""
     trained_on: Dataset | None = None
     """The data set of the run."""
+    probabilities: bool = False
+    """Whether to predict the probabilities of categories in place of their mean number."""
     new_groups: str = INTEGRATE
     """Whether rows of groups that the run has not seen are integrated over, or refused."""
     overwrite: bool = False

@@ -12,9 +12,9 @@ its group (``prediction.row_effects``). Quantiles are those of ``h`` over the dr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import numpy as np
 from numba import types
@@ -33,7 +33,7 @@ from streammc.models.mixed.mixed_model import constants_of, kind_of
 from streammc.models.responses import counts_of_trials
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
-from streammc.prediction.mean_responses import NormalRules, effect_levels, responses
+from streammc.prediction.mean_responses import CategoryChance, NormalRules, effect_levels, responses
 from streammc.prediction.predictors import Coefficients
 from streammc.prediction.roc import Covariate, Thresholds, add_bins, find_bins
 from streammc.prediction.row_effects import UNKNOWN, GroupPart, RowEffects, quantile_points
@@ -170,6 +170,16 @@ class PredictTask(PieceTask[Totals]):
     thresholds: Thresholds | None = None
     """Bins of the histogram; ``None`` if the response is not binary."""
     covariate: Covariate | None = None
+    categories: int = 0
+    """Number of categories whose probabilities are written; 0: the mean response is."""
+
+    @cached_property
+    def of_categories(self) -> list[PredictTask]:
+        """Return the task of the probability of each category."""
+        return [
+            replace(self, model=cast(Model, CategoryChance(self.model, k)), categories=0)
+            for k in range(self.categories)
+        ]
 
     def _empty(self) -> Totals:
         draws = self.coefficients.draws
@@ -196,7 +206,8 @@ class PredictTask(PieceTask[Totals]):
         empty = Workspace(np.empty(predictors * entries), room, np.empty(0, np.int64))
         for piece in pieces:
             work = empty._replace(groups=self.groups_of(piece, totals))
-            columns = {name: np.empty(len(piece.y)) for name in self.names}
+            shape = (len(piece.y), self.categories) if self.categories else len(piece.y)
+            columns = {name: np.empty(shape) for name in self.names}
             for start in range(0, len(piece.y), batch):
                 stop = min(start + batch, len(piece.y))
                 y, offset, weight = (
@@ -285,6 +296,25 @@ class PredictTask(PieceTask[Totals]):
         eta = work.eta[: count * m * draws].reshape(count, m, draws)
         self.coefficients.predictors(X, offset, eta)
         groups = work.groups[here]
+        if not self.model.takes_offset and offset.any():
+            raise DataError(
+                f"expected rows without an offset in {self.where} for {self.model.name!r}, found "
+                "an offset: make the data set without it"
+            )
+        for k, task in enumerate(self.of_categories):
+            chances, made_by = task.means(eta, X, groups)
+            average = mean(chances, weights)
+            if not np.isfinite(average).all():
+                self._refuse(start, X, offset, chances)
+            columns[self.names[0]][here, k] = average
+            bounds = task.bounds(chances, eta, made_by)
+            for name, bound in zip(self.names[1:], bounds, strict=True):
+                columns[name][here, k] = bound
+        if self.categories:
+            if self.scored:
+                log_density = self.log_densities(eta, X, y, groups)
+                add_scores(log_density, weight, totals.scores)
+            return
         means, made_by = self.means(eta, X, groups)
         average = mean(means, weights)
         # A finite average has only finite terms.

@@ -25,7 +25,7 @@ PARQUET: Final = "parquet"
 _SUFFIXES: Final = {"": ZARR, ".zarr": ZARR, ".csv": CSV, ".parquet": PARQUET}
 _METADATA: Final = b"streammc"
 """Key of the facts in the metadata of a Parquet file."""
-_COLUMN: Final = re.compile("row_id|group|effect|chain|draw|mean|sd|rows|u|q[0-9.]+")
+_COLUMN: Final = re.compile("row_id|group|category|effect|chain|draw|mean|sd|rows|u|q[0-9.]+")
 _BLOCK: Final = 1 << 20
 _HEADER_BYTES: Final = 1 << 16
 

@@ -111,6 +111,7 @@ class Multinomial(LinearModel):
     log_concave: ClassVar[bool] = True
     takes_levels: ClassVar[bool] = True
     most_levels: ClassVar[int] = MOST
+    nominal: ClassVar[bool] = True
     takes_offset: ClassVar[bool] = False
     link_kernel: ClassVar[Any] = link
 
@@ -144,8 +145,8 @@ class Multinomial(LinearModel):
     def mean(self, eta: Matrix) -> Vector:
         """Raise ModelError: the numbers of categories without an order have no mean."""
         raise ModelError(
-            f"expected a mean response, found {self.name!r}, whose categories have no order: ask "
-            "for their probabilities"
+            f"expected a model with a mean response, found {self.name!r}, whose categories have no "
+            "order: ask for their probabilities, by streammc.predict"
         )
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:

@@ -149,8 +149,11 @@ def test_levels_come_from_the_data_and_offsets_are_refused() -> None:
     X, y = made(300, 1)
     table = {"y": y, "a": X[:, 1], "e": np.ones(300)}
     assert 4 == with_data(multinomial(), streammc.from_table(table, formula="y ~ a")).levels
-    with pytest.raises(ModelError, match=r"expected no offset in .* found 'offset"):
+    with pytest.raises(ModelError, match=r"expected rows without an offset .* found 'offset"):
         with_data(multinomial(), streammc.from_table(table, formula="y ~ a + offset(e)"))
+    arrays = streammc.from_arrays(X, y, offset=np.ones(300))
+    with pytest.raises(ModelError, match="expected rows without an offset"):
+        with_data(multinomial(), arrays)
     absent = {**table, "y": np.where(y == 1.0, 0.0, y)}
     with pytest.raises(ModelError, match="found none of 1: recode"):
         with_data(multinomial(), streammc.from_table(absent, formula="y ~ a"))
