@@ -34,6 +34,10 @@ class AverageSettings(IntervalOption, PassOptions, OverwriteOption, CodeOption):
         metavar="COLUMN", environment=False,
     )  # fmt: skip
     by_row: bool = setting(False, "An answer for each row of a small TABLE.", environment=False)
+    category: tuple[int, ...] = setting(
+        (), "Average the probability of this category in place of the mean response; repeatable.",
+        kind="category", multiple=True, metavar="NUMBER", environment=False,
+    )  # fmt: skip
     at: str | None = setting(
         None, "mean: one row of means and most frequent levels in place of all rows, or of each "
         "group of --by.", choices=["mean"], environment=False,
@@ -177,6 +181,7 @@ def _answer(ctx: click.Context, settings: AverageSettings, kind: str, **asked: A
         warnings.simplefilter("always", UserWarning)
         found = getattr(averages, kind)(
             settings.run, rows, model=model, by=settings.by, by_row=settings.by_row,
+            category=settings.category,
             at=settings.at, groups=settings.groups, weights=settings.weights or weighted,
             hypothesis=settings.hypothesis, interval=settings.interval,
             draws=settings.average_draws,

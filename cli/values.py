@@ -339,6 +339,7 @@ def _literal(text: str) -> Any:
 
 
 KINDS: Final[dict[str, ParamType]] = {
+    "category": WholeNumber(0),
     "limits": Limits(),
     "model": ModelName(),
     "names": Names(),

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +47,7 @@ from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.effect_draws import draws_of_group
-from streammc.prediction.mean_responses import NormalRules, responses
+from streammc.prediction.mean_responses import CategoryChance, NormalRules, responses
 from streammc.prediction.predict import model_of, opened_run, require_predictable
 from streammc.prediction.prediction_request import GROUP_DRAWS, INTERVAL, PredictionRequest
 from streammc.prediction.predictors import (
@@ -117,6 +117,7 @@ KNOWN: Final = "known"
 GROUPS: Final = (NEW, KNOWN)
 MEAN: Final = "mean"
 ROW_ID: Final = "row_id"
+CATEGORY: Final = "category"
 _ENTRIES: Final = 2**18
 """Rows times derivatives of all scenarios that are in memory together."""
 _LEAST_ROWS: Final = 2**12
@@ -377,18 +378,23 @@ class Columns:
 class MeanResponse:
     """The mean response of rows as a function of their predictors; of a mixed model, in new groups.
 
-    The parameters of the effects of groups are predictors without a column, as a scale is.
+    The parameters of the effects of groups are predictors without a column, as a scale is. With a
+    ``category`` it is the probability of this one.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model, self._mixed = model, None
+    def __init__(self, model: Model, category: int | None = None) -> None:
+        self._mixed, self._chance = None, None
+        self._model: Model | CategoryChance = model
         self.n_linear, self.n_scalar = model.n_linear, model.n_scalar
         if isinstance(model, MixedModel):
             self._model, self._mixed = model.inner, model
             self.n_linear = model.inner.n_linear
             self.n_scalar = model.inner.n_scalar + len(model.group_parameters)
-            self._rules = NormalRules(model.inner)
-
+        if category is not None:
+            self._model = self._chance = CategoryChance(model.of_a_row, category)
+        if self._mixed is not None:
+            self._rules = NormalRules(self._model)
+        self.takes_offset = model.of_a_row.takes_offset
         slope = None if self._mixed is None else self._mixed.slope
         self.slope = None if slope is None else self._mixed.features.index(slope)
         """Column of ``X`` whose effects differ between groups."""
@@ -403,6 +409,15 @@ class MeanResponse:
         column = np.zeros((eta.shape[1], 1)) if z is None else z[:, None]
         sd = np.sqrt(variance_of_part(covariance.T, column))
         return self._rules.means(np.ascontiguousarray(eta[:-count]), sd)
+
+    def expansion(self, eta: Matrix) -> tuple[Vector, Matrix, Matrix] | None:
+        """Return means (m,) at predictors (p, m) and derivatives, see :func:`_derivatives`.
+
+        ``None`` where they are not known.
+        """
+        if self._chance is None or self._mixed is not None:
+            return None
+        return self._chance.derivatives(eta)
 
     def moved(self, eta: Matrix, moves: Matrix, z: Vector | None) -> Matrix:
         """Return means (k, m) at predictors (p, m), to which ``moves`` (k, p) are added."""
@@ -469,6 +484,11 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         """Return the sums of contiguous rows by the values of ``by``."""
         X = np.asarray(expanded_rows(block.X))
         m = len(X)
+        if not self.response.takes_offset and block.offset.any():
+            raise DataError(
+                "expected rows without an offset for a model with several linear predictors, found "
+                "an offset: make the data set without it"
+            )
         order, starts, labels = self.grouped(X, block.start)
         weight = self.weight(X, block)[order]
         moments = self._moments(X, block.offset, weight, order, np.array([*starts[1:], m]))
@@ -666,6 +686,9 @@ def _derivatives(
 
     First derivatives (p, m), and second ones (p (p + 1) / 2, m) in the pairs b <= a, by a.
     """
+    known = response.expansion(eta)
+    if known is not None:
+        return known
     p, m = eta.shape
     moves = [np.zeros(p)]
     for a in range(p):
@@ -1101,8 +1124,8 @@ class KnownTask(PassTask[dict[tuple[float, ...], KnownSums]]):
     """The mean responses of all rows at every draw, with a draw of the effects of their groups."""
 
     task: AverageTask
-    model: Model
-    """The regression of the mixed model."""
+    model: Model | CategoryChance
+    """The regression of the mixed model, or the probability of a category of it."""
     coefficients: Coefficients
     effects: RowEffects
     drawn: dict[int, Matrix] = field(default_factory=dict)
@@ -1173,6 +1196,7 @@ def _known_task(
     table: Any,
     task: AverageTask,
     posterior: Draws,
+    category: int | None,
 ) -> KnownTask:
     """Return the task for the known groups of a run of a mixed model.
 
@@ -1206,7 +1230,10 @@ def _known_task(
         model.inner, theta[:, : -len(model.group_parameters)], posterior.weights,
         posterior.design, described,
     )  # fmt: skip
-    return KnownTask(task, model.inner, coefficients, effects)
+    regression: Model | CategoryChance = model.inner
+    if category is not None:
+        regression = CategoryChance(model.inner, category)
+    return KnownTask(task, regression, coefficients, effects)
 
 
 def _of_known_groups(
@@ -1313,8 +1340,9 @@ def table_of_answers(
             "expected a variable, found none: name a column of the model, of numbers for slopes"
         )
     theta = posterior.theta
+    categories = categories_of(call, model)
     task = AverageTask(
-        response=MeanResponse(model),
+        response=MeanResponse(model, categories[0]),
         columns=columns,
         scenarios=scenarios,
         by=call.columns_by,
@@ -1328,16 +1356,24 @@ def table_of_answers(
     )
     passes: Any = partial(table.reduce, scheduler=call.scheduler, progress=call.progress)
     rows: Mapping[tuple[float, ...], Sums | KnownSums]
-    if call.groups == KNOWN:
-        known = passes(_known_task(call, run, model, table, task, posterior))
-        rows, found = known, _of_known_groups(known, contrasts)
-    elif call.at == MEAN:
-        columns.require(columns.names, changed=True)
-        means = _sums_at_means(task, passes(MeansTask(task)))
-        rows, found = means, answers(task, means, contrasts, theta)
-    else:
-        rows, found = _averaged(task, passes, contrasts, theta)
-    labels = {group: _labels(call, columns, table, group, own.X) for group, own in rows.items()}
+    found, labels = list[Answer](), dict[tuple[float, ...], dict[str, Any]]()
+    for category in categories:
+        task = replace(task, response=MeanResponse(model, category))
+        if call.groups == KNOWN:
+            known = passes(_known_task(call, run, model, table, task, posterior, category))
+            rows, own = known, _of_known_groups(known, contrasts)
+        elif call.at == MEAN:
+            columns.require(columns.names, changed=True)
+            means = _sums_at_means(task, passes(MeansTask(task)))
+            rows, own = means, answers(task, means, contrasts, theta)
+        else:
+            rows, own = _averaged(task, passes, contrasts, theta)
+        beside = () if category is None else (float(category),)
+        found += [each._replace(group=each.group + beside) for each in own]
+        for group, sums in rows.items():
+            labels[group + beside] = _labels(call, columns, table, group, sums.X)
+            if category is not None:
+                labels[group + beside] |= {CATEGORY: category}
     if call.equations:
         found, labels = tested(found, call.equations), {(): {}}
     worst = max((each.error for each in found), default=0.0)
@@ -1348,6 +1384,27 @@ def table_of_answers(
             stacklevel=4,
         )
     return _as_given(_as_table(call, found, labels, posterior.weights), call.table)
+
+
+def categories_of(call: AverageCall, model: Model) -> list[int] | list[None]:
+    """Return the categories whose probabilities are averaged; ``[None]``: the mean response is."""
+    regression, asked = model.of_a_row, call.categories
+    if not regression.takes_levels:
+        if asked:
+            raise ConfigError(
+                f"expected a category of a model of categories, such as ordinal, found one of "
+                f"{regression.name!r}, whose mean response is averaged: leave category out"
+            )
+        return [None]
+    levels = cast(int, regression.levels)
+    wrong = [each for each in asked if each not in range(levels)]
+    if wrong:
+        raise ConfigError(
+            f"expected a category from 0 to {levels - 1}, found {wrong[0]!r}: choose among these"
+        )
+    if not asked and regression.nominal:
+        return list(range(levels))
+    return list(dict.fromkeys(asked)) or [None]
 
 
 def _averaged(
@@ -1464,6 +1521,10 @@ class AverageOptions(PassOptions):
         Columns of the model whose values form the groups of rows; ``()``: all rows together.
     by_row
         An answer for each row of a small table.
+    category : int or list of int
+        Average the probability of this category of ``ordinal`` or ``multinomial``, in place of the
+        mean response. The result then has the column ``category``. ``()``: the mean response, of
+        ``multinomial``, which has none, every category.
     at : {'mean'} or None
         One row in place of all rows, or of each group of ``by``: means of numbers, most frequent
         levels. ``None``: the average over the rows.
@@ -1495,6 +1556,7 @@ class AverageOptions(PassOptions):
     _: KW_ONLY
     by: str | Sequence[str] = ()
     by_row: bool = False
+    category: int | Sequence[int] = ()
     at: str | None = None
     groups: str = NEW
     weights: bool | str = True
@@ -1531,6 +1593,12 @@ class AverageOptions(PassOptions):
     def columns_by(self) -> tuple[str, ...]:
         """The columns ``by``."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """The categories."""
+        given = self.category
+        return tuple(given) if isinstance(given, Sequence) else (given,)
 
     @property
     def equations(self) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""Probabilities of categories: by row, with bands, of multinomial, ordinal and mixed models."""
+"""Probabilities of categories: of rows, with bands, and their averages over all rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,3 +135,81 @@ def test_what_has_no_probabilities_or_no_mean_is_refused(tmp_path: Path) -> None
     other = make_run(tmp_path / "other", logistic(), binary, draws_near(THETA[:2], 0.2, (2, 50)))
     with pytest.raises(ConfigError, match=r"found one of 'logistic', .* leave probabilities out"):
         streammc.predict(other, binary, probabilities=True)
+
+
+SCALE = 0.05
+
+
+def made(folder: Path, name: str, rows: int = 600) -> tuple[Any, Any, Any, Any]:
+    """Return a run, its data, its draws (S, d) and the column x."""
+    model, theta, _, _ = CASES[name]
+    own = table(rows)
+    data = from_table(own, formula="y ~ x", dtype="float64", standardize=False, shuffle=False)
+    draws = draws_near(theta, SCALE, (2, 100))
+    return make_run(folder / "run", model, data, draws), data, draws.reshape(200, -1), own["x"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_averages_are_those_of_all_rows_and_draws(tmp_path: Path, name: str) -> None:
+    run, data, draws, x = made(tmp_path, name)
+    exact = CASES[name][2]
+    found = streammc.predictions(run, data, category=[0, 1, 2]).to_pydict()
+    every = exact(draws, x).mean(axis=1)
+    assert [0, 1, 2] == found["category"]
+    np.testing.assert_allclose(every.mean(axis=0), found["estimate"], rtol=1e-4)
+    np.testing.assert_allclose(every.std(axis=0), found["std_error"], rtol=1e-2)
+    assert 1.0 == pytest.approx(sum(found["estimate"]), rel=1e-4)
+    one = streammc.comparisons(run, data, {"x": 0.5}, category=2).to_pydict()
+    change = (exact(draws, x + 0.5) - exact(draws, x)).mean(axis=1)[:, 2]
+    assert (["x"], [2]) == (one["term"], one["category"])
+    assert change.mean() == pytest.approx(one["estimate"][0], rel=1e-3)
+    other = (exact(draws, x + 0.5) - exact(draws, x)).mean(axis=1)[:, 1]
+    assert abs(other.mean() - one["estimate"][0]) > 0.01
+    slope = streammc.slopes(run, data, "x", category=2).to_pydict()
+    step = (exact(draws, x + 1e-5) - exact(draws, x - 1e-5)).mean(axis=1)[:, 2] / 2e-5
+    assert step.mean() == pytest.approx(slope["estimate"][0], rel=1e-3)
+
+
+def test_multinomial_averages_every_category_unless_some_are_named(tmp_path: Path) -> None:
+    run, data, draws, x = made(tmp_path, "multinomial")
+    found = streammc.predictions(run, data).to_pydict()
+    assert [0, 1, 2] == found["category"]
+    at_mean = streammc.predictions(run, data, at="mean", category=1).to_pydict()
+    exact = CASES["multinomial"][2](draws, np.array([x.mean()]))[:, 0, 1]
+    assert exact.mean() == pytest.approx(at_mean["estimate"][0], rel=1e-6)
+    rest = streammc.predictions(run, data, hypothesis="b2 - b1 = 0").to_pydict()
+    apart = found["estimate"][1] - found["estimate"][0]
+    assert apart == pytest.approx(rest["estimate"][0], rel=1e-6)
+
+
+def test_ordinal_averages_its_mean_category_unless_some_are_named(tmp_path: Path) -> None:
+    run, data, draws, x = made(tmp_path, "ordinal")
+    found = streammc.predictions(run, data).to_pydict()
+    mean = of_ordinal(draws, x).mean(axis=1) @ np.arange(3.0)
+    assert "category" not in found
+    assert mean.mean() == pytest.approx(found["estimate"][0], rel=1e-4)
+
+
+def test_new_groups_are_averaged_over(tmp_path: Path) -> None:
+    rows = {**table(120), "g": np.arange(120) // 6}
+    data = from_table(rows, formula="y ~ x + (1 | g)", dtype="float64", standardize=False)
+    draws = draws_near([*THETA[:3], 0.2], SCALE, (2, 100))
+    run = make_run(tmp_path / "run", ordinal(levels=3), data, draws)
+    found = streammc.predictions(run, data, category=1).to_pydict()
+    nodes, masses = np.polynomial.hermite_e.hermegauss(61)
+    flat, mean = draws.reshape(200, -1), 0.0
+    for node, mass in zip(nodes, masses / masses.sum(), strict=True):
+        moved = flat[:, :3] + np.exp(flat[:, 3:]) * node * np.array([1.0, 0.0, 0.0])
+        mean += mass * of_ordinal(moved, rows["x"])[:, :, 1].mean()
+    assert mean == pytest.approx(found["estimate"][0], rel=1e-3)
+
+
+def test_wrong_categories_are_refused(tmp_path: Path) -> None:
+    run, data, _, _ = made(tmp_path, "multinomial", 90)
+    with pytest.raises(ConfigError, match=r"category from 0 to 2, found 3: choose"):
+        streammc.predictions(run, data, category=3)
+    rows = table(90)
+    binary = from_table({**rows, "y": rows["y"] % 2}, formula="y ~ x", standardize=False)
+    other = make_run(tmp_path / "other", logistic(), binary, draws_near(THETA[:2], 0.2, (2, 50)))
+    with pytest.raises(ConfigError, match=r"found one of 'logistic', .* leave category out"):
+        streammc.slopes(other, binary, category=1)
