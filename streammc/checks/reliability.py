@@ -94,7 +94,12 @@ def calibration(
     if not (is_binary(sample.model) or sample.model.sees_trials):
         raise ModelError(
             "expected responses of 0 and 1 or shares of trials, whose chance is predicted, found "
-            f"the model {sample.model.name!r}: its responses have residuals, streammc.residuals"
+            f"the model {sample.model.name!r}: "
+            + (
+                "compare log scores, streammc.score"
+                if sample.model.takes_levels
+                else "its responses have residuals, streammc.residuals"
+            )
         )
     require_response(sample, "calibration")
     y, weight, m = sample.rows.y, sample.rows.weight, len(sample.at)

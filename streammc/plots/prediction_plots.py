@@ -96,7 +96,7 @@ def plot_roc(predictions: xr.Dataset, *, ax: Any = None) -> Any:
 
 
 def draw_bands(ax: Any, predictions: xr.Dataset, rows: int = 150) -> Any:
-    """Draw the mean response of evenly spaced rows with its band, in the order of the mean."""
+    """Draw what is predicted of evenly spaced rows with its band, in the order of the mean."""
     plain(ax)
     record = facts(predictions)
     n = predictions.sizes["row"]
@@ -111,5 +111,12 @@ def draw_bands(ax: Any, predictions: xr.Dataset, rows: int = 150) -> Any:
     ax.vlines(x, low, high, color=ACCENT, alpha=0.5, linewidth=1.0)
     ax.plot(x, mean[order], color=ACCENT, marker=".", markersize=3, linestyle="none")
     ax.set_xlabel(f"{len(order)} of {n:,} rows, by their mean")
-    ax.set_ylabel("mean response")
+    ax.set_ylabel(predicted(predictions))
     return ax
+
+
+def predicted(predictions: xr.Dataset) -> str:
+    """Return what the bands of rows are of: the mean response, or the chance of one category."""
+    if "category" not in predictions.dims:
+        return "mean response"
+    return f"chance of the category {predictions['category'].to_numpy()[-1]}"

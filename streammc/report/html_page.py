@@ -987,14 +987,15 @@ def _predicted_figures(
                 f"with its {interval}, and realised.",
             )
         )
+    what = predicted(predictions).capitalize()
     figures.append(
         svg_figure(
             f"{name}-rows",
             lambda figure: draw_bands(figure.subplots(), predictions),
             height=2.8,
-            text=f"Mean response of some rows with its {interval}, in the order of the mean.",
-            caption=f"Mean response of evenly spaced rows with its {interval}: how sure the "
-            "run is of the mean, not of a single response.",
+            text=f"{what} of some rows with its {interval}, in the order of the mean.",
+            caption=f"{what} of evenly spaced rows with its {interval}: how sure the "
+            "run is of it, not of a single response.",
         )
     )
     return figures
