@@ -111,11 +111,11 @@ def draw_bands(ax: Any, predictions: xr.Dataset, rows: int = 150) -> Any:
     ax.vlines(x, low, high, color=ACCENT, alpha=0.5, linewidth=1.0)
     ax.plot(x, mean[order], color=ACCENT, marker=".", markersize=3, linestyle="none")
     ax.set_xlabel(f"{len(order)} of {n:,} rows, by their mean")
-    ax.set_ylabel(predicted(predictions))
+    ax.set_ylabel(what_is_predicted(predictions))
     return ax
 
 
-def predicted(predictions: xr.Dataset) -> str:
+def what_is_predicted(predictions: xr.Dataset) -> str:
     """Return what the bands of rows are of: the mean response, or the chance of one category."""
     if "category" not in predictions.dims:
         return "mean response"

@@ -37,7 +37,12 @@ from streammc.diagnostics.text import (
 from streammc.diagnostics.weights import Audit, heavy_tailed
 from streammc.errors import AccessError, IdentityError, OutputError
 from streammc.plots.axes import ACCENT, CHAINS, GRID, INK, LIMIT, MUTED, plain, require_packages
-from streammc.plots.prediction_plots import draw_bands, plot_by_covariate, plot_roc
+from streammc.plots.prediction_plots import (
+    draw_bands,
+    plot_by_covariate,
+    plot_roc,
+    what_is_predicted,
+)
 from streammc.plots.run_plots import draw_ladder, draw_statistic, draw_weights
 from streammc.runs.record import recorded_versions
 from streammc.runs.run_summary import CORRECTION_WARNING, DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
@@ -987,7 +992,7 @@ def _predicted_figures(
                 f"with its {interval}, and realised.",
             )
         )
-    what = predicted(predictions).capitalize()
+    what = what_is_predicted(predictions).capitalize()
     figures.append(
         svg_figure(
             f"{name}-rows",
