@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -14,6 +15,7 @@ matplotlib.use("agg")
 import streammc  # noqa: E402
 from streammc import models, plots, samplers  # noqa: E402
 from streammc.errors import ConfigError  # noqa: E402
+from streammc.plots.prediction_plots import what_is_predicted  # noqa: E402
 
 WORDS: dict[str, Any] = {"draws": 60, "warmup": 60, "chains": 2, "seed": 1}
 
@@ -146,3 +148,12 @@ def test_plots_of_arviz_work_on_a_run_as_it_is(run: Any, name: str) -> None:
     arviz_plots = pytest.importorskip("arviz_plots")
     drawn = getattr(arviz_plots, name)(run, backend="matplotlib")
     assert drawn.viz["figure"].item().axes
+
+
+def test_bands_say_what_they_are_of() -> None:
+    means = xr.Dataset({"mean": ("row", np.zeros(2))})
+    assert what_is_predicted(means) == "mean response"
+    chances = xr.Dataset(
+        {"mean": (("row", "category"), np.zeros((2, 3)))}, {"category": ["a", "b", "c"]}
+    )
+    assert what_is_predicted(chances) == "chance of the category c"
