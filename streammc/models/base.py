@@ -149,8 +149,6 @@ class Parameter:
         those of a likelihood of several rows, to which they are as any parameter.
     exponential
         What the exponential of a coefficient is, such as ``odds ratio``; ``None``: nothing.
-    level
-        Location and scale of the linear predictor, from rows; ``None``: those of the model.
 
     Raises
     ------
@@ -167,7 +165,6 @@ class Parameter:
     table_scale: str = UNCHANGED
     exponential: str | None = None
     linear: bool = True
-    level: Callable[[Rows], Level] | None = None
     first: int = 0
 
     def __post_init__(self) -> None:
@@ -228,7 +225,6 @@ class Parameter:
         """Return the statement as JSON types; of a default prior its description."""
         prior = self.default.describe() if isinstance(self.default, FamilyPrior) else None
         stated = {**vars(self), "components": list(self.components), "default": prior}
-        del stated["level"]
         if self.linear:  # as in the runs from before it could be stated
             del stated["linear"]
         if self.first == 0:
@@ -551,8 +547,6 @@ class StatedModel(Shown, ABC):
                 for first in range(0, len(own), q):
                     one = own[first : first + q]
                     near = self.predictor_level(rows, predictors)
-                    if parameter.level is not None:
-                        near = parameter.level(rows)
                     defaults.append(coefficients(one, rows, feature_names, near, coding))
                     predictors += 1
         return defaults

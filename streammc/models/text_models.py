@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
@@ -83,7 +82,7 @@ class DensityModel(LinearModel):
         """Set what a text says of parameters that vary: linear predictors come first."""
         stated = {each.name: each for each in self.parameters}
         linear = [each for each in self.parameters if each.n_linear]
-        own = [_predictor_of(stated[name], type(self).level) for name in self.varying]
+        own = [_predictor_of(stated[name]) for name in self.varying]
         rest = [each for each in self.parameters if each.name not in self.varying]
         where = {
             name: f"exp(within(eta_{name}, {_MOST:g}))"
@@ -96,6 +95,19 @@ class DensityModel(LinearModel):
         scale = self.residual_scale
         if scale is not None and scale.label in self.varying:
             object.__setattr__(self, "residual_scale", None)
+
+    def predictor_level(self, rows: Rows, component: int) -> Level:
+        """Return the level of a linear predictor, of one of a parameter that varies as wide as it.
+
+        The level of a standard deviation in units of the response is the logarithm of its unit,
+        that of any other parameter 0.
+        """
+        if not 0 < component <= len(self.varying):
+            return super().predictor_level(rows, component)
+        name, family = self.varying[component - 1], cast(Any, type(self))
+        (default,) = (each.default for each in family.parameters if each.name == name)
+        unit = self.level(rows).unit if default is unit_default else 1.0
+        return Level(math.log(max(unit, 1e-300)), 1.0, WIDTH)
 
     def as_stated(self, eta: Matrix) -> Matrix:
         """Return predictors (p, m) in the order in which the family states its parameters."""
@@ -165,9 +177,7 @@ class DensityModel(LinearModel):
             return math.inf, np.zeros(len(at))
 
         first = np.zeros(p)
-        first[0] = self.level(own).location
-        for a, each in enumerate(self.parameters[1:n], start=1):
-            first[a] = 0.0 if each.level is None else each.level(own).location
+        first[:n] = [self.predictor_level(own, a).location for a in range(n)]
         bounds = [(each - _FARTHEST, each + _FARTHEST) for each in first]
         found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds)
         theta = theta_of(found.x)
@@ -201,21 +211,10 @@ _MOST: Final = 300.0
 """Predictors of logarithms are clipped to it, either way."""
 
 
-def _predictor_of(parameter: Parameter, level: Any) -> Parameter:
-    """Return the coefficients of a parameter that varies, with default priors as wide as its own.
-
-    The level of a standard deviation in units of the response is the logarithm of ``level``'s
-    unit, that of any other parameter 0. A column moves log odds as it moves those of a mean.
-    """
+def _predictor_of(parameter: Parameter) -> Parameter:
+    """Return the coefficients of a parameter that varies."""
     odds = parameter.name.startswith(_LOG_ODDS)
-    coefficients = predictor(parameter.name, "odds ratio" if odds else f"{parameter.name} ratio")
-    of_units = parameter.default is unit_default
-    return replace(coefficients, level=partial(_own_level, level if of_units else None))
-
-
-def _own_level(level: Any, rows: Rows) -> Level:
-    location = 0.0 if level is None else math.log(max(level(rows).unit, 1e-300))
-    return Level(location, 1.0, WIDTH)
+    return predictor(parameter.name, "odds ratio" if odds else f"{parameter.name} ratio")
 
 
 @dataclass(frozen=True)
