@@ -39,6 +39,8 @@ SHARED: Final[dict[str, dict[str, tuple[float, float]]]] = {
     "zero-inflated-negative-binomial": {"phi": (0.7, 0.3), "logit_zi": (-0.5, 0.5)},
     "hurdle-poisson": {"logit_hu": (-0.5, 0.5)},
     "beta-binomial": {"phi": (1.0, 0.3)},
+    "tweedie": {"phi": (0.0, 0.3), "logit_power": (0.0, 0.5)},
+    "quantile": {"sigma": (-0.3, 0.3)},
     "multinomial": {},
     "ordinal": {"gap[1]": (0.0, 0.3), "gap[2]": (0.0, 0.3)},
 }

@@ -180,6 +180,14 @@ COUNTS: dict[str, Case] = {
         "n = 7", "hurdle-poisson", "hmc", only([0.0, 3.0, 1.0, 4.0, 0.0, 0.0, 2.0]),
         {"*": "normal(0, 1.5)"},
     ),
+    "tweedie-8": Case(
+        "n = 8", "tweedie", "hmc", only([0.0, 3.0, 0.0, 1.2, 0.0, 0.0, 7.5, 0.4]),
+        {"*": "normal(0, 1.5)", "phi": "half_student_t(3, 10)"},
+    ),
+    "quantile-9": Case(
+        "n = 9", "quantile", "hmc", only([0.2, 3.0, 1.0, 4.0, 7.0, -2.0, 2.5, 1.7, 0.9]),
+        {"*": "normal(0, 10)", "sigma": "half_student_t(3, 5)"},
+    ),
     "ordinal-6": Case(
         "n = 6", "ordinal", "hmc", only([0.0, 2.0, 1.0, 2.0, 0.0, 2.0]),
         {"*": "normal(0, 5)", "gap*": "half_student_t(3, 10)"},

@@ -133,6 +133,25 @@ def hurdle_poisson(eta: Array, y: Array, log_odds: Array) -> Array:
     return np.where(y == 0.0, zero, rest + above)
 
 
+def tweedie(eta: Array, y: Array, log_phi: Array, logit_power: Array) -> Array:
+    """Sum over the number of gamma variables, which is Poisson."""
+    p, phi = 1.0 + special.expit(logit_power), np.exp(log_phi)
+    rate = np.exp((2.0 - p) * eta) / (phi * (2.0 - p))
+    shape, log_scale = (2.0 - p) / (p - 1.0), log_phi + np.log(p - 1.0) + (p - 1.0) * eta
+    log_y, total = np.log(np.where(y > 0.0, y, 1.0)), np.full(np.shape(rate), -np.inf)
+    for j in range(1, 200):
+        size = j * shape * (log_y - log_scale) - special.gammaln(j * shape)
+        total = np.logaddexp(total, j * np.log(rate) - special.gammaln(j + 1.0) + size)
+    return np.where(y > 0.0, total - log_y - y * np.exp(-log_scale) - rate, -rate)
+
+
+def quantile(eta: Array, y: Array, log_sigma: Array) -> Array:
+    """Of the median, smoothed over 0.05 sigma."""
+    z = 20.0 * (y - eta) * np.exp(-log_sigma)
+    value = 0.025 * (special.log_expit(z) + special.log_expit(-z))
+    return np.asarray(value - log_sigma - math.log(0.05) - special.betaln(0.025, 0.025))
+
+
 def ordinal(eta: Array, y: Array, *log_gaps: Array) -> Array:
     """Category k has the chance F(c_k - eta) - F(c_(k-1) - eta), c_0 = 0."""
     cuts = np.cumsum([np.zeros_like(log_gaps[0]), *map(np.exp, log_gaps)], axis=0)
@@ -158,6 +177,8 @@ LINEAR: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
     "zero-inflated-poisson": (zero_inflated_poisson, ("logit_zi",)),
     "zero-inflated-negative-binomial": (zero_inflated_negative_binomial, ("phi", "logit_zi")),
     "hurdle-poisson": (hurdle_poisson, ("logit_hu",)),
+    "tweedie": (tweedie, ("phi", "logit_power")),
+    "quantile": (quantile, ("sigma",)),
     "ordinal": (ordinal, ("gap[1]",)),
 }
 

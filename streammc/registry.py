@@ -36,7 +36,9 @@ MODELS: Final[dict[str, str]] = {
     "ordinal": "streammc.models.glm.ordinal_logit:ordinal",
     "poisson": "streammc.models.glm.poisson_log:poisson",
     "probit": "streammc.models.glm.bernoulli_probit:probit",
+    "quantile": "streammc.models.glm.quantile_identity:quantile",
     "student-t": "streammc.models.glm.student_t_identity:student_t",
+    "tweedie": "streammc.models.glm.tweedie_log:tweedie",
     "weibull": "streammc.models.glm.weibull_log:weibull",
     "zero-inflated-negative-binomial": (
         "streammc.models.glm.zero_inflated_log:zero_inflated_negative_binomial"

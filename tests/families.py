@@ -39,12 +39,16 @@ class Family:
     """Shared parameters, as they are sampled, where responses are drawn to compare their mean."""
     centre: tuple[float, ...] = (0.0,)
     """Of the predictors at which the model is compared with itself."""
+    below: float | None = None
+    """Chance of a response below what is predicted, where that is a quantile and not the mean."""
     pair: tuple[float, float] = (0.0, 1.0)
     """Two responses that default priors are of."""
     mean: bool = True
     """Whether there is a mean response."""
     first: str = ""
     """First label of a model with an intercept; empty: ``beta[Intercept]``, or of component 0."""
+    reach: float = 6.0
+    """Largest predictor at which densities are compared with those of many digits."""
     prior_scale: float | None = None
     """Of the default normal prior of a coefficient; ``None`` scales with the data."""
 
@@ -149,6 +153,39 @@ def inverse_gaussian_log_lik(y: mpf, log_mu: mpf, log_shape: mpf) -> mpf:
     mu, shape = mpmath.exp(log_mu), mpmath.exp(log_shape)
     density = log_shape - mpmath.log(2 * mpmath.pi * y**3)
     return density / 2 - shape * (y - mu) ** 2 / (2 * mu**2 * y)
+
+
+def tweedie_log_lik(y: mpf, eta: mpf, log_phi: mpf, log_odds: mpf) -> mpf:
+    """Dunn and Smyth 2005: a Poisson number of gamma variables, summed over that number."""
+    p = 1 + 1 / (1 + mpmath.exp(-log_odds))
+    mu, phi = mpmath.exp(eta), mpmath.exp(log_phi)
+    rate = mu ** (2 - p) / (phi * (2 - p))
+    if y == 0:
+        return -rate
+    each, scale = (2 - p) / (p - 1), phi * (p - 1) * mu ** (p - 1)
+
+    def term(j: mpf) -> mpf:
+        size = (j * each - 1) * mpmath.log(y / scale) - mpmath.loggamma(j * each)
+        return j * mpmath.log(rate) - mpmath.loggamma(j + 1) + size - mpmath.log(scale)
+
+    middle = max(1, int(y ** (2 - p) / (phi * (2 - p))))
+    top, total = term(mpf(middle)), mpf(0)
+    for way, j in ((1, middle), (-1, middle - 1)):
+        while j >= 1:
+            total += (part := mpmath.exp(term(mpf(j)) - top))
+            if part < mpmath.eps * total:
+                break
+            j += way
+    return top + mpmath.log(total) - rate - y / scale
+
+
+def quantile_log_lik(y: mpf, eta: mpf, log_sigma: mpf) -> mpf:
+    """Of order 0.8, smoothed over 0.25 sigma."""
+    tau, width = mpf(0.8), mpf(0.25)
+    z = (y - eta) * mpmath.exp(-log_sigma)
+    soft = mpmath.log1p(mpmath.exp(-abs(z) / width)) * width + max(z, 0)
+    constant = mpmath.log(width * mpmath.beta(width * (1 - tau), width * tau))
+    return (1 - tau) * z - soft - log_sigma - constant
 
 
 def exponential_log_lik(y: mpf, eta: mpf) -> mpf:
@@ -335,10 +372,25 @@ FAMILIES = {
         log_lik=probit_log_lik,
         bad=(2.0, -1.0, 0.5, np.nan, np.inf),
     ),
+    "quantile": Family(
+        responses=(0.0, 1.0, -3.5, 1e6, -1e15),
+        log_lik=quantile_log_lik,
+        bad=(np.nan, np.inf, -np.inf),
+        options={"tau": 0.8, "smooth": 0.25},
+        below=float(mpmath.betainc(0.05, 0.2, 0, 0.5, regularized=True)),
+    ),
     "student-t": Family(
         responses=(0.0, 1.0, -3.5, 1e6, -1e15),
         log_lik=student_t_log_lik,
         bad=(np.nan, np.inf, -np.inf),
+    ),
+    "tweedie": Family(
+        responses=(0.0, 1e-8, 0.5, 1.0, 3.7, 30.0),
+        log_lik=tweedie_log_lik,
+        reach=2.0,
+        bad=(-1e-9, -1.0, np.nan, np.inf, -np.inf),
+        shared=0.0,
+        pair=(0.0, 2.0),
     ),
     "weibull": Family(
         responses=(1e-8, 0.5, 1.0, 3.7, 1e9),

@@ -52,7 +52,7 @@ class Function(NamedTuple):
 
     code: str
     """Source of a call, with the arguments as ``{0}`` and ``{1}``: sums, where it does not enclose
-    them."""
+    them. Of a call with several values, and the place of one of them, it is written once."""
     module: str
     """Module that it is imported from; empty if it needs none."""
     first: Callable[..., Sequence[Node]] | None
@@ -214,6 +214,7 @@ def _square(g: Graph, a: Node) -> Node:
 
 _SPECIAL: Final = "streammc.numerics.special"
 _SUMS: Final = "streammc.numerics.log_sums"
+_TWEEDIE: Final = "streammc.numerics.tweedie_series"
 FUNCTIONS: Final[dict[str, Function]] = {
     "exp": Function("exp({0})", _SPECIAL, lambda g, a, v: [v], lambda g, a, v: [v]),
     "log": Function(
@@ -283,6 +284,17 @@ FUNCTIONS: Final[dict[str, Function]] = {
     ),
     "digamma_difference": Function("digamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
     "trigamma_difference": Function("trigamma_difference({0}, {1})", _SPECIAL, None, None, 2, (1,)),
+    "log_tweedie": Function(
+        "tweedie_parts({0}, {1})[0]",
+        _TWEEDIE,
+        lambda g, a, v: [g.call(f"tweedie_{k}", *a) for k in "12"],
+        lambda g, a, v: [g.call(f"tweedie_{k}", *a) for k in "345"],
+        2,
+    ),
+    **{
+        f"tweedie_{k}": Function(f"tweedie_parts({{0}}, {{1}})[{k}]", _TWEEDIE, None, None, 2)
+        for k in range(1, 6)
+    },
     "floor": Function("float(math.floor({0}))", "math", None, None, 1, (0,)),
     "abs": Function("math.fabs({0})", "math", None, None, 1, (0,)),
     "log_factorial": Function("log_factorial({0})", _SPECIAL, None, None, 1, (0,)),
@@ -297,10 +309,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
 }
 """Functions of an expression by name; ``log_gamma_ratio(a, y)`` is ``log Gamma(a + y) - log
 Gamma(a)``, ``excess(x)`` is ``exp(x) - 1 - x``, ``log_ndtr`` the log of the normal distribution
-function, and ``within(x, c)`` clips values to ``[-c, c]`` and not derivatives."""
+function, ``log_tweedie(log_xi, logit_power)`` the log density of a Tweedie variable at its mean 1,
+and ``within(x, c)`` clips values to ``[-c, c]`` and not derivatives."""
 
 NAMES: Final = {"pi": math.pi}
-_HIDDEN: Final = {"digamma_difference", "trigamma_difference", "mills", "mills_slope"}
+_HIDDEN: Final = {
+    "digamma_difference", "trigamma_difference", "mills", "mills_slope",
+    *(f"tweedie_{k}" for k in range(1, 6)),
+}  # fmt: skip
 _COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -767,6 +783,7 @@ class _Loop:
             }
         )
         depth = dict.fromkeys(self._order, 0)
+        calls: dict[str, str] = {}  # of functions with several values, each once
         for node in self._order:
             shared = node in costly
             into = once if shared else rows
@@ -774,10 +791,18 @@ class _Loop:
             depth[node] = 1 + max((depth[each] for each in parts), default=0)
             if operations[node][0] in (_CONSTANT, _INPUT, "compare"):
                 continue
-            named = self._uses[node] > 1 or node in kept or operations[node][0] == "choose"
+            kind = operations[node][0]
+            several = kind in FUNCTIONS and FUNCTIONS[kind].code.endswith("]")
+            named = self._uses[node] > 1 or node in kept or kind == "choose" or several
             if named or depth[node] > _DEEPEST:
                 depth[node] = 0
                 text = self._text(node)
+                if several:
+                    call, _, place = text.rpartition("[")
+                    if call not in calls:
+                        calls[call] = f"parts{node}"
+                        into.append(f"{calls[call]} = {call}")
+                    text = f"{calls[call]}[{place}"
                 self._written[node] = f"t{node}"
                 into.append(f"t{node} = {text}")
         lines = []
@@ -838,6 +863,8 @@ def _numpy(name: str) -> Callable[..., Any]:
     """Return a function of an expression, of arrays."""
     from scipy import special
 
+    from streammc.numerics.tweedie_series import log_tweedie
+
     own: dict[str, Callable[..., Any]] = {
         "log1pexp": lambda x: np.logaddexp(0.0, x),
         "logistic": special.expit,
@@ -852,6 +879,7 @@ def _numpy(name: str) -> Callable[..., Any]:
         "log_gamma_ratio": lambda a, y: special.gammaln(a + y) - special.gammaln(a),
         "log_factorial": lambda y: special.gammaln(y + 1.0),
         "log_ndtr": special.log_ndtr,
+        "log_tweedie": np.vectorize(log_tweedie, otypes=[np.float64]),
         "within": lambda x, bound: np.clip(x, -bound, bound),
     }
     found: Callable[..., Any] = own.get(name) or getattr(np, name)

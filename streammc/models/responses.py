@@ -121,6 +121,11 @@ def positive_fault(y: Vector) -> tuple[Index, str] | None:
     return _fault((y > 0.0) & np.isfinite(y), "finite numbers above 0")
 
 
+def amount_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not finite or below 0."""
+    return _fault((y >= 0.0) & np.isfinite(y), "finite numbers from 0")
+
+
 def time_fault(model: Model, y: Vector) -> tuple[Index, str] | None:
     """Return where ``y`` is no time above 0, or minus one of a model of censored times."""
     return positive_fault(np.abs(y) if model.censored else y)

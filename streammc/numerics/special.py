@@ -338,6 +338,37 @@ def gamma_normalizer(a, log_a):  # type: ignore[no-untyped-def]
     return value, 0.5 + tail, tail - low * _trigamma_tail(square)
 
 
+@inline
+def quick_normalizer(x, log_x):  # type: ignore[no-untyped-def]
+    """Return :func:`gamma_normalizer` with one recurrence for all three; errors below 1e-14."""
+    product = 1.0
+    slope = 0.0
+    bend = 0.0
+    shifted = x
+    while shifted < _ASYMPTOTIC:
+        product *= shifted
+        part = x / shifted
+        slope += part
+        bend += part * part
+        shifted += 1.0
+    low = 1.0 / shifted
+    square = low * low
+    tail = low * _log_gamma_tail(square)
+    if shifted == x:
+        slope = 0.5 + low * _digamma_tail(square)
+        return (
+            (0.5 * log_x - _HALF_LOG_2PI) - tail,
+            slope,
+            slope - 0.5 - low * _trigamma_tail(square),
+        )
+    log_shifted = log(shifted)
+    value = (x * log_x - x) - ((shifted - 0.5) * log_shifted - shifted)
+    value += log(product) - (_HALF_LOG_2PI + tail)
+    slope += x * (log_x - log_shifted + (0.5 * low + square * _digamma_tail(square)))
+    rest = low + square * (0.5 + low * _trigamma_tail(square))
+    return value, slope, slope + x - x * x * rest - bend
+
+
 @jit(types.UniTuple(f8, 5)(f8, f8, f8))
 def _rising_sum(a, log_a, y):  # type: ignore[no-untyped-def]
     """Return :func:`rising` for an integer ``y`` below 16, term by term."""

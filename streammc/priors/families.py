@@ -575,7 +575,7 @@ def refuse_flat(labels: Sequence[str], table: Matrix, instead: Mapping[str, str]
     """
     for label, kind in zip(labels, table[:, KIND], strict=True):
         if kind in (FLAT, LOG_FLAT) and instead.get(label):
-            way = "grows" if kind == LOG_FLAT else "falls"
+            way = "grows" if kind == LOG_FLAT else "falls or grows"
             raise ConfigError(
                 f"the prior of {label!r} must be proper, found flat: the likelihood tends to a "
                 f"constant as it {way}, so that the posterior is improper: write {instead[label]}"

@@ -114,6 +114,16 @@ streammc.sample(streammc.from_arrays(np.ones((60, 1)), np.full(60, 3.0)), models
 streammc.sample(streammc.from_arrays(X, np.where(y > 0, 2.0, -1.0)), models.weibull(), seed=1)
 streammc.sample(streammc.from_arrays(X, np.where(y > 0, 2.0, np.inf)), models.lognormal(), seed=1)
 streammc.sample(streammc.from_arrays(X, y, weight=0.0 * y), models.hurdle_poisson(), seed=1)
+streammc.sample(streammc.from_arrays(X, -y), models.tweedie(), seed=1)
+streammc.sample(streammc.from_arrays(X, y), models.tweedie(priors.flat()), seed=1)
+streammc.sample(streammc.from_arrays(np.ones((60, 1)), np.full(60, 3.0)), models.quantile(priors.flat()), seed=1)
+models.quantile(tau=0)
+models.quantile(tau=1)
+models.quantile(tau=float("nan"))
+models.quantile(tau="abc")
+models.quantile(smooth=0)
+streammc sample flights.zarr -o new --model quantile --option tau=abc
+streammc sample flights.zarr -o new --model quantile --option tau=1
 streammc.sample(streammc.from_arrays(X, -y), models.zero_inflated_poisson(), seed=1)
 streammc.sample(streammc.from_arrays(X, 1.0 + y), models.zero_inflated_poisson(priors.flat()), seed=1)
 streammc.sample(streammc.from_arrays(X, np.zeros(len(X))), models.hurdle_poisson(priors.flat()), seed=1)

@@ -85,6 +85,12 @@ def test_mean_is_that_of_simulated_responses(name: str) -> None:
         mean = model.mean(eta)
         assert (mean == mean[0]).all()
         y = model.simulate_trials(eta, np.ones(20_000), rng)
+        if FAMILIES[name].below is not None:  # what is predicted is a quantile
+            below = np.mean(y < mean[0])
+            error = np.sqrt(below * (1.0 - below) / len(y))
+            assert abs(below - FAMILIES[name].below) < 4.5 * error
+            assert abs(below - 0.5) > 4.5 * error
+            continue
         assert abs(y.mean() - mean[0]) < 4.5 * y.std() / np.sqrt(len(y))
         assert abs(y.mean() - mean[0] - 0.2 * y.std()) > 4.5 * y.std() / np.sqrt(len(y))
 
@@ -241,7 +247,7 @@ def test_default_prior_of_a_slope_is_normal(name: str) -> None:
     y = np.tile(FAMILIES[name].pair, 50)
     rows = Rows(X, y, np.zeros(100), np.ones(100))
     model = with_defaults(built(name), rows, ["Intercept", "x"])
-    unit = 0.5 if name in ("gaussian", "student-t", "lognormal") else 1.0
+    unit = 0.5 if name in ("gaussian", "student-t", "lognormal", "quantile") else 1.0
     fault = model.response_fault(y)
     x = X[:, 1] if fault is None else np.delete(X[:, 1], fault[0])
     scale = FAMILIES[name].prior_scale or float(f"{2.5 * unit / x.std():.3g}")

@@ -67,7 +67,8 @@ def errors(name: str, y: float, eta: list[float], factor: float = 1.0) -> tuple[
 def test_value_and_derivatives_have_the_digits_of_50(name: str, record_property: Record) -> None:
     p = built(name).n_linear + built(name).n_scalar
     responses = [y for y in FAMILIES[name].responses if abs(y) <= 1e4]
-    predictors = st.lists(st.floats(-6.0, 6.0), min_size=p, max_size=p)
+    reach = FAMILIES[name].reach
+    predictors = st.lists(st.floats(-reach, reach), min_size=p, max_size=p)
     examples, worst = rounds(25, 500), [0.0, 0.0]
 
     @seed(1)
