@@ -331,6 +331,7 @@ class Model(Protocol):
     levels: int | None
     sufficient: str | None
     if_overdispersed: str
+    caveat: str
     derivative_bounds: tuple[float, ...]
     """These traits have their meanings and defaults in ``models.base.StatedModel``."""
 

@@ -287,7 +287,8 @@ def _warnings(
     lines += quadrature_warnings(
         model, search.subset, search.at.theta, search.deltas, request.dataset.n_rows
     )
-    return lines + mode_words(model, centre.modes, labels), notes
+    caveat = model.of_a_row.caveat
+    return lines + mode_words(model, centre.modes, labels), [*notes, *([caveat] if caveat else [])]
 
 
 def _prior_warnings(

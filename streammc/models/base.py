@@ -343,6 +343,8 @@ class StatedModel(Shown, ABC):
     the sum of squares. ``None``: none are known."""
     if_overdispersed: ClassVar[str] = ""
     """What to do where responses vary more than this family without a scale has them vary."""
+    caveat: ClassVar[str] = ""
+    """What every posterior of this family is not, as a note of the run."""
     takes_trials: ClassVar[bool] = False
     """Whether the weight of a row counts trials: see :meth:`share_fault`, :meth:`log_constant` and
     :meth:`simulate_trials`."""

@@ -48,6 +48,8 @@ _MANY: Final = 50.0
 """Size of the exponent at j = 0 above which steps need not be 1."""
 _FEW: Final = 10.0
 _NEGLIGIBLE: Final = 38.0
+_STEEP: Final = 20.0
+"""``1 / s`` above which neighbouring terms may differ by a factor that is large."""
 _MOST_LOG: Final = 600.0
 """Logarithms of xi are clipped to it, either way."""
 _MOST_ODDS: Final = 30.0
@@ -112,6 +114,13 @@ def _series(log_xi, log_odds):  # type: ignore[no-untyped-def]
     step = 1.0
     if mean * over_s > _MANY:
         step = max(1.0, 0.5 * math.sqrt(mean * s))
+    if over_s > _STEEP and step == 1.0:  # the larger neighbour of lambda need not be the nearer
+        other = centre + 1.0 if mean > centre else max(1.0, centre - 1.0)
+        if (
+            _term(other, mean, over_s, a, -log_odds)[0]
+            > _term(centre, mean, over_s, a, -log_odds)[0]
+        ):
+            centre = other
     top, deviance0, slope0, bend0 = _term(centre, mean, over_s, a, -log_odds)
     # Moments of j, D, x G' and its derivative, about their values at the centre.
     weights = 1.0

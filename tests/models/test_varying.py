@@ -28,6 +28,7 @@ VARYING: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "weibull": (("shape",), (0.0, 0.0)),
     "beta": (("phi",), (0.0, 2.0)),
     "beta-binomial": (("phi",), (0.0, 2.0)),
+    "tweedie": (("logit_power", "phi"), (0.0, 0.0)),
     "zero-inflated-poisson": (("logit_zi",), (0.0, 0.0)),
     "zero-inflated-negative-binomial": (("logit_zi", "phi"), (0.0, 0.0)),
     "hurdle-poisson": (("logit_hu",), (0.0, 0.0)),

@@ -54,6 +54,8 @@ def truth(v: float, u: float) -> list[mpf]:
 
 
 POINTS = [
+    (-1.5033, -15.0),  # the larger neighbour of lambda is the farther one
+    (-1.5033, -5.0),
     (-6.5, 0.5),  # expansion
     (-4.2, 0.0),
     (-4.2, 2.0),

@@ -145,8 +145,8 @@ class Multinomial(LinearModel):
     def mean(self, eta: Matrix) -> Vector:
         """Raise ModelError: the numbers of categories without an order have no mean."""
         raise ModelError(
-            f"expected a model with a mean response, found {self.name!r}, whose categories have no "
-            "order: ask for their probabilities, by streammc.predict"
+            f"expected the model {self.name!r} to have a mean response, found none, since its "
+            "categories have no order: ask for their probabilities, by streammc.predict"
         )
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:

@@ -46,6 +46,11 @@ class Quantile(DensityModel):
 
     name: ClassVar[str] = "quantile"
     location_scale: ClassVar[bool] = True
+    caveat: ClassVar[str] = (
+        "the likelihood is a working one: the posterior is centred at the regression of the "
+        "quantile, but its intervals are not those of the estimate's error, unless errors have an "
+        "asymmetric Laplace density; take other samples of the rows where intervals matter"
+    )
     level: ClassVar[Any] = staticmethod(response_level)
     parameters = (BETA, Parameter("sigma", support=POSITIVE, default=unit_default))
     where: ClassVar[Mapping[str, str]] = {"z": "(y - eta) / sigma"}

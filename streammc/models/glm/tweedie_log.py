@@ -15,7 +15,7 @@ import numpy as np
 
 from streammc.models.base import POSITIVE, Parameter, predictor
 from streammc.models.responses import amount_fault
-from streammc.models.text_models import DensityModel
+from streammc.models.text_models import DensityModel, Names, named
 from streammc.priors import PriorOption, as_prior, half_student_t, normal
 from streammc.priors.families import FamilyPrior
 from streammc.priors.scaled import Level, log_level, rounded
@@ -58,6 +58,7 @@ class Tweedie(DensityModel):
 
         Of more than 1e15 gamma variables their number is its mean.
         """
+        eta = self.as_stated(eta)
         log_mu, log_phi = np.clip(eta[0], -600.0, 600.0), np.clip(eta[1], -600.0, 600.0)
         odds = np.clip(eta[2], -15.0, 15.0)
         s, r = 1.0 / (1.0 + np.exp(-odds)), 1.0 / (1.0 + np.exp(odds))
@@ -74,11 +75,17 @@ class Tweedie(DensityModel):
         return bounded
 
 
-def tweedie(prior: PriorOption | None = None) -> Tweedie:
+def tweedie(prior: PriorOption | None = None, varying: Names = ()) -> Tweedie:
     """Return Tweedie regression, of amounts many of which are 0, such as claims and rain.
 
     The power p of ``phi mu^p`` is sampled as ``logit_power``, the log odds of ``p - 1``, whose
     default prior is Normal(0, 1.5): almost even over p between 1 and 2. That of ``phi``
     is half-Student-t(3, 10) in units of the square root of the mean response.
+
+    Parameters
+    ----------
+    varying
+        ``"phi"``, ``"logit_power"``, or a list of both: they depend on the columns, each through
+        a linear predictor of its own, of ``phi`` for its logarithm.
     """
-    return Tweedie(as_prior(prior))
+    return Tweedie(as_prior(prior), varying=named(varying))

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 import streammc
 from streammc import registry, samplers
 from streammc.errors import ConfigError
-from streammc.models import quantile
+from streammc.models import gaussian, quantile
 from streammc.models.check import evaluate
 from streammc.protocols import Matrix, Vector
 from streammc.runs.record import registered_model
@@ -110,3 +110,12 @@ def test_far_responses_have_finite_derivatives() -> None:
     y = np.array([1e300, -1e300, 0.0])
     out = evaluate(quantile(tau=0.999), np.zeros((2, 3)), y)
     assert np.isfinite(out).all()
+
+
+def test_a_run_says_what_its_intervals_are_not() -> None:
+    rng = np.random.default_rng(11)
+    table = {"x": rng.normal(size=300), "y": rng.normal(size=300)}
+    data = streammc.from_table(table, formula="y ~ x")
+    for model, said in ((quantile(tau=0.5), True), (gaussian(), False)):
+        found = streammc.control_variates.compute(data, model).certificate.notes
+        assert any("working one" in line for line in found) == said
