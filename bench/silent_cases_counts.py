@@ -188,6 +188,14 @@ COUNTS: dict[str, Case] = {
         "n = 9", "quantile", "hmc", only([0.2, 3.0, 1.0, 4.0, 7.0, -2.0, 2.5, 1.7, 0.9]),
         {"*": "normal(0, 10)", "sigma": "half_student_t(3, 5)"},
     ),
+    "beta-binomial-5": Case(
+        "n = 5", "beta-binomial", "hmc",
+        only([1.0, 9.0, 4.0, 0.0, 30.0], trials=[10.0, 10.0, 5.0, 3.0, 40.0]),
+        {"*": "normal(0, 5)", "phi": "half_student_t(3, 30)"},
+    ),
+    "multinomial-6": Case(
+        "n = 6", "multinomial", "hmc", only([0.0, 2.0, 1.0, 2.0, 0.0, 2.0]), {"*": "normal(0, 5)"},
+    ),
     "ordinal-6": Case(
         "n = 6", "ordinal", "hmc", only([0.0, 2.0, 1.0, 2.0, 0.0, 2.0]),
         {"*": "normal(0, 5)", "gap*": "half_student_t(3, 10)"},

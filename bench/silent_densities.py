@@ -235,6 +235,28 @@ def network(theta: Array, rows: Rows, units: int) -> Array:
     return bernoulli(eta, rows.y) @ rows.weight
 
 
+def beta_binomial(theta: Array, rows: Rows) -> Array:
+    """Of the trials of each row in their order; shares are responses, trials their weights."""
+    eta, inverse = theta[:, :-1] @ rows.X.T, np.exp(-theta[:, -1:])
+    successes = np.rint(rows.y * rows.weight)
+    value = np.zeros(eta.shape)
+    for i in range(int(rows.weight.max())):  # of an urn: exact where phi is large, too
+        value += np.where(successes > i, np.log(special.expit(eta) + i * inverse), 0.0)
+        value += np.where(
+            rows.weight - successes > i, np.log(special.expit(-eta) + i * inverse), 0.0
+        )
+        value -= np.where(rows.weight > i, np.log1p(i * inverse), 0.0)
+    return np.asarray(value.sum(axis=1))
+
+
+def multinomial(theta: Array, rows: Rows) -> Array:
+    """Category 0 is the reference: its predictor is 0."""
+    eta = np.einsum("mkq,nq->mnk", theta.reshape(len(theta), -1, rows.X.shape[1]), rows.X)
+    eta = np.concatenate([np.zeros((*eta.shape[:2], 1)), eta], axis=2)
+    chosen = eta[:, np.arange(len(rows.y)), rows.y.astype(int)]
+    return (chosen - special.logsumexp(eta, axis=2)) @ rows.weight
+
+
 GRID = np.linspace(-9.0, 9.0, 181)
 NEAR = np.linspace(-8.0, 8.0, 121)
 """Points of an effect over its standard deviation, and around the mode of a group, in sds there."""
@@ -308,6 +330,8 @@ def of_groups(link: Callable[..., Array], rows: Rows) -> Callable[..., Array]:
 
 
 JOINT: dict[str, Callable[..., Array]] = {
+    "beta-binomial": beta_binomial,
+    "multinomial": multinomial,
     "gaussian-mixture": mixture,
     "gaussian-mixture-free": mixture_free,
     "gaussian-mixture-tied": mixture_tied,
@@ -391,7 +415,7 @@ def posterior(
 ) -> Posterior:
     """Return the posterior of a family; ``options`` are those of the density here."""
     settings = dict(options or {})
-    rows = rows_of(data, merge=family != "gaussian-process")
+    rows = rows_of(data, merge=family not in ("gaussian-process", "beta-binomial"))
     q = rows.X.shape[1]
     size = np.maximum(np.abs(rows.X).max(axis=0), 1e-300)
     starts, folded = np.empty((0, 0)), False
@@ -437,6 +461,12 @@ def _of_joint(family: str, rows: Rows, options: dict[str, Any]) -> tuple[Any, Ar
         cut = np.array_split(rows.X[np.argsort(rows.X[:, 0])], K)
         centres = [part.mean(axis=0) for part in cut]
         starts = np.array([np.concatenate(p) for p in itertools.permutations(centres)])
+    elif family == "beta-binomial":
+        labels = (*(f"beta[x{j}]" for j in range(q)), "phi")
+    elif family == "multinomial":
+        labels = tuple(
+            f"beta[{k}, x{j}]" for k in range(1, int(rows.y.max()) + 1) for j in range(q)
+        )
     elif family == "gaussian-mixture-free":
         labels = ("mu[0]", "mu[1]", "sigma[0]", "sigma[1]", "weight[0]")
     elif family == "gaussian-mixture-tied":
