@@ -30,7 +30,7 @@ def test_python_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
     (code,), (shown,) = blocks(readme(), "python"), blocks(readme(), "text")
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
     assert [] == missing(shown.splitlines(), finished.stdout.splitlines())
