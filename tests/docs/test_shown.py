@@ -26,6 +26,7 @@ def readme() -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 def test_python_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
     (code,), (shown,) = blocks(readme(), "python"), blocks(readme(), "text")
     finished = subprocess.run(
