@@ -180,8 +180,8 @@ def tweedie_log_lik(y: mpf, eta: mpf, log_phi: mpf, log_odds: mpf) -> mpf:
 
 
 def quantile_log_lik(y: mpf, eta: mpf, log_sigma: mpf) -> mpf:
-    """Of order 0.8, smoothed over 0.25 sigma."""
-    tau, width = mpf(0.8), mpf(0.25)
+    """Of order 0.8, smoothed over sigma: steps of differences are to see no kink."""
+    tau, width = mpf(0.8), mpf(1)
     z = (y - eta) * mpmath.exp(-log_sigma)
     soft = mpmath.log1p(mpmath.exp(-abs(z) / width)) * width + max(z, 0)
     constant = mpmath.log(width * mpmath.beta(width * (1 - tau), width * tau))
@@ -376,8 +376,8 @@ FAMILIES = {
         responses=(0.0, 1.0, -3.5, 1e6, -1e15),
         log_lik=quantile_log_lik,
         bad=(np.nan, np.inf, -np.inf),
-        options={"tau": 0.8, "smooth": 0.25},
-        below=float(mpmath.betainc(0.05, 0.2, 0, 0.5, regularized=True)),
+        options={"tau": 0.8, "smooth": 1.0},
+        below=float(mpmath.betainc(0.2, 0.8, 0, 0.5, regularized=True)),
     ),
     "student-t": Family(
         responses=(0.0, 1.0, -3.5, 1e6, -1e15),
