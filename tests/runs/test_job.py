@@ -22,7 +22,9 @@ from streammc.trace.run_directory import RunDirectory
 FEATURES = ["Intercept", "x 1", "x2"]
 LABELS = [f"beta[{name}]" for name in FEATURES]
 OF_COLUMNS = {name for name in registry.MODELS if name.startswith("gaussian-m")}
-REGRESSIONS = sorted(set(registry.MODELS) - OF_COLUMNS - {"gaussian-process", "network"})
+SEVERAL = {"network", "multinomial"}
+"""Models whose coefficients are of several linear predictors."""
+REGRESSIONS = sorted(set(registry.MODELS) - OF_COLUMNS - SEVERAL - {"gaussian-process"})
 SCALES = {"sigma": 0.5, "nu": 5.0, "phi": 2.0, "shape": 2.0}
 DRAWS, WARMUP, CHAINS = 120, 100, 3
 SHORT = {name: {"n_levels": 3, "n_steps": 4} for name in ("pt", "spt", "stt", "tt")}

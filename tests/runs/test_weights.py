@@ -83,7 +83,7 @@ class Twins(NamedTuple):
 def twins(kind: str, n: int = 1500, high: int = 4) -> Twins:
     rng, model = np.random.default_rng(8), MODELS[kind]
     X = np.c_[np.ones(n), rng.normal(size=(n, 2)), rng.standard_t(3, size=n)]
-    offset = 0.1 * rng.normal(size=n)
+    offset = 0.1 * rng.normal(size=n) * model.takes_offset
     if kind in OF_COLUMNS:
         X[:, 0] = rng.normal(size=n) + (4 * rng.integers(0, 2, n) if "mix" in kind else 0)
         X = X[:, : OF_COLUMNS[kind]]
@@ -100,7 +100,8 @@ def twins(kind: str, n: int = 1500, high: int = 4) -> Twins:
     index = np.repeat(np.arange(n), weight)
 
     def take(rows, **options):
-        return from_arrays(X[rows], None if y is None else y[rows], offset=offset[rows], **options)
+        own = offset[rows] if model.takes_offset else None
+        return from_arrays(X[rows], None if y is None else y[rows], offset=own, **options)
 
     everything = np.arange(n)
     return Twins(take(everything, weight=weight), take(index), take(everything))
