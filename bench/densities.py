@@ -24,27 +24,25 @@ import numpy as np
 from streammc import models
 from streammc.models import user
 from streammc.models.check import evaluate
+from streammc.models.glm.gamma_log import VaryingGamma
+from streammc.models.glm.gaussian_identity import VaryingGaussian
+from streammc.models.glm.negative_binomial_log import VaryingNegativeBinomial
 from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
+
+
+def of_class(family: Any) -> tuple[str, tuple[str, ...], dict[str, str]]:
+    """Return the text of a family whose scale may vary; its link is written by hand where not."""
+    scales = tuple(each.name for each in family.parameters if not each.n_linear)
+    return family.log_density, scales, dict(family.where)
+
 
 STATED: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "logistic": ("y * eta - log1pexp(eta)", (), {}),
     "exponential": ("-eta - y * exp(-eta)", (), {}),
     "poisson": ("y * eta - exp(eta) - log_factorial(y)", (), {}),
-    "gaussian": (
-        "-0.5 * z**2 - log(sigma) - 0.5 * log(2 * pi)",
-        ("sigma",),
-        {"z": "(y - eta) / sigma"},
-    ),
-    "gamma": (
-        "shape * log(shape) - shape - log_gamma(shape) - log(y) - shape * excess(log(y) - eta)",
-        ("shape",),
-        {},
-    ),
-    "negative-binomial": (
-        "log_gamma_ratio(phi, y) - log_factorial(y) - phi * log1pexp(d) - y * log1pexp(-d)",
-        ("phi",),
-        {"d": "eta - log(phi)"},
-    ),
+    "gaussian": of_class(VaryingGaussian),
+    "gamma": of_class(VaryingGamma),
+    "negative-binomial": of_class(VaryingNegativeBinomial),
     "student-t": (
         "log_gamma(0.5 * nu + 0.5) - log_gamma(0.5 * nu) - 0.5 * log(pi * nu) - log(sigma)"
         " - 0.5 * (nu + 1) * log1p(z**2 / nu)",

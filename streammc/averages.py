@@ -486,7 +486,7 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
         m = len(X)
         if not self.response.takes_offset and block.offset.any():
             raise DataError(
-                "expected rows without an offset for a model with several linear predictors, found "
+                "expected rows without an offset for a model of categories without an order, found "
                 "an offset: make the data set without it"
             )
         order, starts, labels = self.grouped(X, block.start)

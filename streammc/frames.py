@@ -203,18 +203,19 @@ def _rows_to_check(run: Any, store: Any) -> tuple[Dataset, NDArray[Any] | None]:
 @_with_help_of(quantile_residuals.residuals)
 def residuals(run: Any, store: Any = None, **options: Any) -> Any:
     """Compute residuals of a data set, of the table that was fitted, or of another table."""
-    rows, positions = _rows_to_check(run, store)
-    found = quantile_residuals.residuals(run, rows, **options)
-    if positions is None:
-        return found
-    return found.assign_coords(row=positions[found["row"].values]).sortby("row")
+    return _checked(quantile_residuals.residuals, run, store, options)
 
 
 @_with_help_of(reliability.calibration)
 def calibration(run: Any, store: Any = None, **options: Any) -> Any:
     """Compare chances and rates of a data set, of the table that was fitted, or of another one."""
+    return _checked(reliability.calibration, run, store, options)
+
+
+def _checked(check: Callable[..., Any], run: Any, store: Any, options: dict[str, Any]) -> Any:
+    """Return what a check says of rows; a table is known by its own order."""
     rows, positions = _rows_to_check(run, store)
-    found = reliability.calibration(run, rows, **options)
+    found = check(run, rows, **options)
     if positions is None:
         return found
     return found.assign_coords(row=positions[found["row"].values]).sortby("row")

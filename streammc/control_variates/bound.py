@@ -19,7 +19,7 @@ from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.data_views import by_group, counted_rows, draw_subset, tempered
-from streammc.models.responses import needs_response
+from streammc.models.responses import needs_response, unexpected_offset
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Rows
@@ -193,12 +193,9 @@ def with_data(model: M, dataset: Dataset) -> M:
         rows = draw_subset(
             table if dataset.unit_offset is not None else dataset.units, _SUBSET_BYTES
         )
-    if not regression.takes_offset and (table.attributes.get("offset") or rows.offset.any()):
-        raise ModelError(
-            f"expected rows without an offset for {regression.name!r}, which has a linear "
-            f"predictor for each category, found {table.attributes.get('offset') or 'offset'!r} in "
-            f"{dataset.address!r}: make the data set without it"
-        )
+    offset = table.attributes.get("offset")
+    if not regression.takes_offset and (offset or rows.offset.any()):
+        raise unexpected_offset(regression, f"{offset or 'offset'!r} in {dataset.address!r}")
     if regression.takes_levels:
         sized = with_levels(regression, table, rows)
         model = untyped = sized if regression is untyped else replace(untyped, inner=sized)

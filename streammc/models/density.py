@@ -863,7 +863,12 @@ def _numpy(name: str) -> Callable[..., Any]:
     """Return a function of an expression, of arrays."""
     from scipy import special
 
-    from streammc.numerics.tweedie_series import log_tweedie
+    def log_tweedie(log_xi: Vector, log_odds: Vector) -> Vector:
+        from streammc.numerics import tweedie_series  # compiled for those alone that use it
+
+        each = np.vectorize(tweedie_series.log_tweedie, otypes=[np.float64])
+        values: Vector = each(log_xi, log_odds)
+        return values
 
     own: dict[str, Callable[..., Any]] = {
         "log1pexp": lambda x: np.logaddexp(0.0, x),
@@ -879,7 +884,7 @@ def _numpy(name: str) -> Callable[..., Any]:
         "log_gamma_ratio": lambda a, y: special.gammaln(a + y) - special.gammaln(a),
         "log_factorial": lambda y: special.gammaln(y + 1.0),
         "log_ndtr": special.log_ndtr,
-        "log_tweedie": np.vectorize(log_tweedie, otypes=[np.float64]),
+        "log_tweedie": log_tweedie,
         "within": lambda x, bound: np.clip(x, -bound, bound),
     }
     found: Callable[..., Any] = own.get(name) or getattr(np, name)

@@ -158,6 +158,14 @@ def location(eta: Matrix) -> Vector:
     return first
 
 
+def unexpected_offset(model: Model, found: str = "an offset") -> ModelError:
+    """Return the error for rows with an offset that a model does not take."""
+    return ModelError(
+        f"expected rows without an offset for {model.name!r}, which has a linear predictor for "
+        f"each category, found {found}: make the data set without it"
+    )
+
+
 def invalid_responses(
     model: Model, X: Matrix, y: Vector, trials: Vector | None = None
 ) -> tuple[Index, Vector, str] | None:

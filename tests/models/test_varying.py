@@ -223,3 +223,18 @@ def test_a_model_file_of_another_mean_is_refused(tmp_path: Path) -> None:
         )  # fmt: skip
     with pytest.raises(StoreError, match=r"predict with streammc\.predict"):
         scorer.export(run, tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("varying", [(), ("phi",)])
+def test_trials_are_no_overdispersion(varying: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(12)
+    n = 1000
+    x, trials = rng.normal(size=n), rng.integers(5, 40, n)
+    mean, phi = special.expit(0.3 * x), np.exp(1.5 + 0.3 * x)
+    successes = rng.binomial(trials, rng.beta(mean * phi, (1.0 - mean) * phi))
+    table = {"k": successes, "n": trials, "x": x}
+    data = from_table(table, formula="k ~ x", trials="n")
+    certificate = streammc.control_variates.compute(
+        data, models.beta_binomial(varying=varying)
+    ).certificate
+    assert certificate.warnings == ()

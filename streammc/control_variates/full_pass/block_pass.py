@@ -33,7 +33,7 @@ from streammc.control_variates.full_pass.block_kernel import (
 from streammc.errors import ModelError
 from streammc.likelihood.pass_cost import takes_codes
 from streammc.models.mixed.effect_terms import is_table_model
-from streammc.models.responses import invalid_responses, row_name
+from streammc.models.responses import invalid_responses, row_name, unexpected_offset
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, PieceTask, RowBlock, Vector
@@ -358,6 +358,8 @@ class ExpansionPass(PieceTask[BlockSums]):
 
     def _fault(self, block: RowBlock) -> Fault | None:
         """Return the invalid responses of a block; of groups the first is a row of the table."""
+        if not self.model.of_a_row.takes_offset and block.offset.any():
+            raise unexpected_offset(self.model)
         trials = block.weight * self.trials_of_weight if self.trials_of_weight else None
         invalid = invalid_responses(self.model, block.X, block.y, trials)
         if invalid is None:

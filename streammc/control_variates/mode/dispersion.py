@@ -65,7 +65,7 @@ def dispersion_warnings(dataset: Dataset, model: Model, subset: Rows, theta: Vec
     if not np.isfinite(mean).all():
         return []
     total, lines = weight.sum(), list[str]()
-    if model.n_scalar == 0:
+    if model.n_linear + model.n_scalar == 1:  # any other number is a scale or a chance
         with np.errstate(over="ignore"):
             expected = np.array([weight @ np.square(each - mean) for each in drawn])
             found = float(weight @ np.square(y - mean))

@@ -13,8 +13,9 @@ from scipy import optimize, special, stats
 
 import streammc
 from streammc import samplers
-from streammc.control_variates.bound import with_data
+from streammc.control_variates.bound import _SUBSET_BYTES, with_data
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.data_views import draw_subset
 from streammc.models import logistic, multinomial
 from streammc.models.check import evaluate
 from streammc.priors import flat
@@ -213,3 +214,15 @@ def test_fifty_categories_are_fitted() -> None:
     z = (beta.mean(axis=0) - theta.ravel()) / beta.std(axis=0)
     assert 98 == beta.shape[1]
     assert 0.5 < z.std() < 1.5
+
+
+def test_an_offset_of_one_row_that_no_sample_has_is_refused() -> None:
+    rng = np.random.default_rng(5)
+    n = 70_000
+    X, y = np.c_[np.ones(n), rng.normal(size=n)], rng.integers(3, size=n).astype(np.float64)
+    numbered = streammc.from_arrays(X, y, offset=np.arange(n) + 1.0)
+    seen = {*draw_subset(numbered, _SUBSET_BYTES).offset.astype(int).tolist()}
+    offset = np.zeros(n)
+    offset[next(i for i in range(n) if i + 1 not in seen)] = 1.0
+    with pytest.raises(ModelError, match="found an offset"):
+        streammc.control_variates.compute(streammc.from_arrays(X, y, offset=offset), multinomial())
