@@ -13,6 +13,8 @@ from scipy import optimize, special, stats
 
 import streammc
 from streammc import from_table, models, registry, samplers, scorer
+from streammc.control_variates.bound import with_data
+from streammc.diagnostics.derived import exponentials
 from streammc.errors import ConfigError, ModelError, SamplingWarning, StoreError
 from streammc.models import check_model
 from streammc.models.check import evaluate
@@ -238,3 +240,27 @@ def test_trials_are_no_overdispersion(varying: tuple[str, ...]) -> None:
         data, models.beta_binomial(varying=varying)
     ).certificate
     assert certificate.warnings == ()
+
+
+def test_the_default_prior_of_a_scale_is_about_the_unit_of_the_response() -> None:
+    table, _, y = spread_table()
+    data = from_table({**table, "y": 1e6 * y}, formula="y ~ x")
+    (joint,) = (
+        each
+        for each in with_data(models.gaussian(varying="sigma"), data).prior.joint
+        if "sigma[x]" in each.labels
+    )
+    place = joint.labels.index("sigma[Intercept]")
+    assert joint.location[place] == pytest.approx(np.log(1e6 * y.std()), abs=0.1)
+    assert np.sqrt(joint.covariance[place, place]) == pytest.approx(2.5, rel=0.2)
+
+
+def test_ratios_are_of_what_the_first_predictor_means() -> None:
+    features = ("Intercept", "x")
+
+    def shown(model: Any) -> list[str]:
+        return [label for _, label, _ in exponentials(model.table_scale(features), features)]
+
+    assert shown(models.zero_inflated_poisson(varying="logit_zi")) == ["beta[x]"]
+    assert shown(models.gaussian(varying="sigma")) == ["sigma[x]"]
+    assert shown(models.multinomial(levels=3)) == ["beta[1, x]", "beta[2, x]"]
