@@ -89,6 +89,11 @@ def unseal(data: bytes, where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     StoreError
         If the document was not written by :func:`seal`, or is damaged.
     """
+    if not data:
+        raise StoreError(
+            f"expected {where} as it was written, found it empty: the file is damaged; restore it "
+            "from a copy"
+        )
     if not is_sealed(data):
         raise StoreError(
             f"expected a zarr group written by streammc, found another file at {where}"

@@ -7,7 +7,9 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +71,29 @@ def test_the_job_goes_from_parquet_to_a_posterior(whole: Path) -> None:
     assert 20_000 == found["predictions"]["rows"]
 
 
-def test_run_again_it_changes_nothing_in_under_two_seconds(whole: Path) -> None:
+def used_by(program_of: Callable[[], object]) -> float:
+    """Return the processor seconds of a program: other work on the machine does not count."""
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    program_of()
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+
+
+def test_run_again_it_changes_nothing_and_costs_little_beside_its_imports(whole: Path) -> None:
     before = snapshot(whole)
-    used = []
-    while len(used) < 3 and min(used, default=2.0) >= 2.0:
-        start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    libraries = "import numba, pyarrow.parquet, scipy.linalg, scipy.stats, zarr"
+
+    def again() -> None:
         done = program("run", "job.toml", "--json", cwd=whole)
-        end = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used.append(end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime)
         assert (0, summary(whole)) == (done.code, done.json)
+
+    def imports() -> None:
+        subprocess.run([sys.executable, "-c", libraries], check=True)
+
+    used = [(used_by(again), used_by(imports)) for _ in range(3)]
     assert before == snapshot(whole)
-    assert min(used) < 2.0  # of the processor: other work on the machine does not count
+    # Found 1.1 times; 1.5 CPU s on one machine, 2.5 on another.
+    assert min(run for run, _ in used) < 2.0 * min(bare for _, bare in used)
 
 
 @pytest.mark.parametrize("share", [0.5])

@@ -163,3 +163,30 @@ def test_processes_that_start_at_once_with_an_empty_cache_all_succeed(
     assert {kept[2]} == {ended(each)[1].split()[0] for each in processes}
     assert ended(start(tmp_path))[1].endswith("False")
     record_property("figure", f"{count} of {count} cold starts at once succeed")
+
+
+FROM_A_PATH = """
+    import importlib.util
+    spec = importlib.util.spec_from_file_location("unlisted", "{path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    print(module.half(3.0))
+"""
+UNLISTED = """
+from numba import types
+from streammc.numerics.jit import jit
+@jit(types.float64(types.float64))
+def half(x):
+    return 0.5 * x
+"""
+
+
+def test_functions_of_a_module_that_no_name_imports_are_compiled_again(tmp_path: Path) -> None:
+    (tmp_path / "unlisted.py").write_text(UNLISTED)
+    words = textwrap.dedent(FROM_A_PATH.format(path=tmp_path / "unlisted.py"))
+    env = {**os.environ, "STREAMMC_CACHE_DIR": str(tmp_path / "cache")}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", words], env=env, capture_output=True, text=True
+        )
+        assert ("1.5\n", "") == (done.stdout, done.stderr)
