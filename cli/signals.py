@@ -85,12 +85,14 @@ class Interruption:
             self._deadline.cancel()
 
 
-def _unless_interrupted(found: Any, hook: Callable[[Any], object]) -> None:
-    """Report an exception that a callback of C code cannot raise; not :class:`Interrupted`.
+def _unless_interrupted(found: Any, hook: Callable[[Any], object], stopping: bool) -> None:
+    """Report an exception that a callback of C code or a finalizer cannot raise.
 
-    An Interrupted lost there needs no report: the deadline of its signal ends the process.
+    Not one after a signal to stop (``stopping``): an Interrupted that is lost there needs no report,
+    as the deadline of its signal ends the process, and it leaves objects of libraries half made,
+    whose finalizers fail.
     """
-    if not issubclass(found.exc_type, Interrupted):
+    if not (stopping or issubclass(found.exc_type, Interrupted)):
         hook(found)
 
 
@@ -106,7 +108,9 @@ def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
         yield interruption
         return
     before, unraisable = {}, sys.unraisablehook
-    sys.unraisablehook = lambda found: _unless_interrupted(found, unraisable)
+    sys.unraisablehook = lambda found: _unless_interrupted(
+        found, unraisable, interruption.signum is not None
+    )
     for signum in SIGNALS:
         old = signal.getsignal(signum)
         # A signal that the parent ignores (nohup) stays ignored.

@@ -143,6 +143,35 @@ def test_a_signal_in_a_callback_of_c_code_is_no_traceback(work: str, reported: b
     assert ("None" if reported else "15") == done.stdout.strip()
 
 
+HALF_MADE = """
+import signal
+from streammc.cli.signals import Interrupted, interruptible
+class Made:
+    def __init__(self):
+        {work}
+        self.made = True
+    def __del__(self):
+        self.made
+with interruptible():
+    try:
+        Made()
+    except (Interrupted, ZeroDivisionError):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "reported"), [("signal.raise_signal(15)", False), ("1 / 0", True)]
+)
+def test_a_finalizer_of_what_a_signal_left_half_made_is_no_traceback(
+    work: str, reported: bool
+) -> None:
+    words = [sys.executable, "-c", HALF_MADE.format(work=work)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=listen)
+    assert 0 == done.returncode
+    assert ("AttributeError" in done.stderr) == reported, done.stderr
+
+
 def listen() -> None:
     """Undo what a shell does to its background jobs: they ignore Ctrl-C, and so would children."""
     for signum in signals.SIGNALS:
