@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 SIGNALS: Final = tuple(
     getattr(signal, name)
@@ -85,17 +85,6 @@ class Interruption:
             self._deadline.cancel()
 
 
-def _unless_interrupted(found: Any, hook: Callable[[Any], object], stopping: bool) -> None:
-    """Report an exception that a callback of C code or a finalizer cannot raise.
-
-    Not one after a signal to stop (``stopping``): an Interrupted that is lost there needs no report,
-    as the deadline of its signal ends the process, and it leaves objects of libraries half made,
-    whose finalizers fail.
-    """
-    if not (stopping or issubclass(found.exc_type, Interrupted)):
-        hook(found)
-
-
 @contextmanager
 def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
     """Install the signal handlers while the block runs; no effect outside the main thread.
@@ -108,9 +97,9 @@ def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
         yield interruption
         return
     before, unraisable = {}, sys.unraisablehook
-    sys.unraisablehook = lambda found: _unless_interrupted(
-        found, unraisable, interruption.signum is not None
-    )
+    # After a signal nothing is reported that C code or a finalizer cannot raise: an Interrupted,
+    # whose deadline ends the process, or what fails of an object that it has left half made.
+    sys.unraisablehook = lambda found: None if interruption.signum else unraisable(found)
     for signum in SIGNALS:
         old = signal.getsignal(signum)
         # A signal that the parent ignores (nohup) stays ignored.

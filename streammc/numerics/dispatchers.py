@@ -20,6 +20,7 @@ import hashlib
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -218,8 +219,11 @@ class Compiled:
             return self._inner
 
     def _cached(self, dispatcher: Any, suffix: str) -> Any:
-        """Return the dispatcher after its cache was set to its folder."""
-        if self._digest is not None:
+        """Return the dispatcher after its cache was set to its folder.
+
+        The code of a module that no name imports is not kept: numba looks for it by its name.
+        """
+        if self._digest is not None and self.py_func.__module__ in sys.modules:
             folder = f"{cache_dir()}/{self._digest}{suffix}"
             before, numba_config.CACHE_DIR = numba_config.CACHE_DIR, folder
             try:

@@ -118,15 +118,10 @@ class SealedCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = SealedFiles(self._cache_path, self._impl.filename_base, "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compile result of a signature without preparing for a compilation.
-
-        None, as for one that is not there, if its module cannot be imported by name: then it is
-        compiled.
-        """
+        """Return the compile result of a signature without preparing for a compilation."""
         rtsys.initialize(target_context)
-        with suppress(ImportError), self._guard_against_spurious_io_errors():
+        with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
-        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the compile result of a signature; a folder that cannot be written keeps none."""

@@ -81,7 +81,7 @@ def used_by(program_of: Callable[[], object]) -> float:
 
 def test_run_again_it_changes_nothing_and_costs_little_beside_its_imports(whole: Path) -> None:
     before = snapshot(whole)
-    libraries = "import numba, pyarrow.parquet, scipy.linalg, scipy.stats, zarr"
+    libraries = "import numba, pyarrow.parquet, scipy.linalg"  # what the job itself imports
 
     def again() -> None:
         done = program("run", "job.toml", "--json", cwd=whole)
@@ -92,8 +92,8 @@ def test_run_again_it_changes_nothing_and_costs_little_beside_its_imports(whole:
 
     used = [(used_by(again), used_by(imports)) for _ in range(3)]
     assert before == snapshot(whole)
-    # Found 1.1 times; 1.5 CPU s on one machine, 2.5 on another.
-    assert min(run for run, _ in used) < 2.0 * min(bare for _, bare in used)
+    # Found 1.9 to 2.4 times, of 2.2 to 3.3 CPU s: processors differ, and one changes its pace.
+    assert min(run for run, _ in used) < 3.0 * min(bare for _, bare in used)
 
 
 @pytest.mark.parametrize("share", [0.5])

@@ -167,6 +167,8 @@ def test_processes_that_start_at_once_with_an_empty_cache_all_succeed(
 
 FROM_A_PATH = """
     import importlib.util
+    from streammc.numerics import dispatchers
+    {numba}
     spec = importlib.util.spec_from_file_location("unlisted", "{path}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -181,9 +183,12 @@ def half(x):
 """
 
 
-def test_functions_of_a_module_that_no_name_imports_are_compiled_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("numba", ["", "dispatchers.INTERNALS = None"], ids=["own", "njit"])
+def test_functions_of_a_module_that_no_name_imports_are_compiled_again(
+    tmp_path: Path, numba: str
+) -> None:
     (tmp_path / "unlisted.py").write_text(UNLISTED)
-    words = textwrap.dedent(FROM_A_PATH.format(path=tmp_path / "unlisted.py"))
+    words = textwrap.dedent(FROM_A_PATH.format(path=tmp_path / "unlisted.py", numba=numba))
     env = {**os.environ, "STREAMMC_CACHE_DIR": str(tmp_path / "cache")}
     for _ in range(2):
         done = subprocess.run(

@@ -14,6 +14,7 @@ from checks_of_trust import JOB
 from command_line import snapshot, streammc
 from tampering import edit
 
+from streammc.errors import StoreError
 from streammc.trace.zarr_files import seal, unseal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -85,6 +86,16 @@ def test_a_result_of_a_later_format_is_refused_and_not_written(
         assert 1 == len(done.err.splitlines())
         assert before == snapshot(golden), words
     record_property("figure", f"{kind} of format 2: {len(COMMANDS[kind])} commands refuse it")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 45, 500])
+def test_a_document_that_was_cut_is_damaged_and_a_foreign_one_is_not(kept: int) -> None:
+    whole = seal({"name": "x" * 600}, {"format": 1})
+    assert "x" * 600 == unseal(whole, Path("run"))[0]["name"]
+    with pytest.raises(StoreError, match="the file is damaged"):
+        unseal(whole[:kept], Path("run"))
+    with pytest.raises(StoreError, match="found another file"):
+        unseal(b"{}" + whole[:kept], Path("run"))
 
 
 @pytest.mark.trust(27)
