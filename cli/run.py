@@ -63,7 +63,8 @@ def run(ctx: click.Context, settings: RunSettings) -> int:
     parse_scheduler(settings.scheduler)
     record = JobRecord(job)
     try:
-        return carry_out(ctx, printer, job, record, settings)
+        with ctx.find_root().obj.as_cause():
+            return carry_out(ctx, printer, job, record, settings)
     except BaseException as error:
         code, name, message = classify(error)
         with suppress(OSError):  # the error of the work is the one to report

@@ -79,6 +79,21 @@ class Interruption:
         if time.monotonic() - self._polled > _LISTENING:
             raise Interrupted(signum)
 
+    @contextmanager
+    def as_cause(self) -> Iterator[None]:
+        """Raise Interrupted instead of an error of the block that a signal has caused.
+
+        A library that is cut in two may fail at anything while it closes. An error that says by
+        itself what is wrong, by its exit code or the number of the system's error, stays.
+        """
+        try:
+            yield
+        except Exception as error:
+            says_why = hasattr(error, "exit_code") or getattr(error, "errno", None) is not None
+            if self.signum is None or says_why:
+                raise
+            raise Interrupted(self.signum) from error
+
     def end(self) -> None:
         """Cancel the deadline: the work has ended."""
         if self._deadline is not None:
@@ -106,7 +121,8 @@ def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
         if old is not signal.SIG_IGN and old is not None:
             before[signum] = signal.signal(signum, interruption.handle)
     try:
-        yield interruption
+        with interruption.as_cause():
+            yield interruption
     finally:
         interruption.end()
         sys.unraisablehook = unraisable

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from command_line import PROGRAM, program, streammc
 
 from streammc.cli import signals
 from streammc.cli.signals import Interrupted, Interruption, interruptible
+from streammc.errors import DataError
 
 LONG = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--sampler", "hmc", "--json")
 REST = ("--dim", "9", "--seed", "1", "--json")
@@ -170,6 +173,26 @@ def test_a_finalizer_of_what_a_signal_left_half_made_is_no_traceback(
     done = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=listen)
     assert 0 == done.returncode
     assert ("AttributeError" in done.stderr) == reported, done.stderr
+
+
+@pytest.mark.parametrize(("signum", "found"), [(signal.SIGTERM, Interrupted), (None, KeyError)])
+def test_what_fails_while_a_library_closes_after_a_signal_is_an_interruption(
+    signum: int | None, found: type[BaseException]
+) -> None:
+    with pytest.raises(found), signals.interruptible():
+        try:
+            if signum is not None:
+                signal.raise_signal(signum)
+        finally:
+            raise KeyError("tcp://127.0.0.1:39601")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), DataError("expected x")])
+def test_an_error_that_says_what_is_wrong_stays_after_a_signal(error: Exception) -> None:
+    with pytest.raises(type(error)), signals.interruptible():
+        with suppress(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        raise error
 
 
 def listen() -> None:
