@@ -44,6 +44,7 @@ from streammc.errors import ConfigError, DataError
 from streammc.frames import data_set
 from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
+from streammc.models.base import wide
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.prediction.effect_draws import draws_of_group
@@ -1339,7 +1340,7 @@ def table_of_answers(
         raise ConfigError(
             "expected a variable, found none: name a column of the model, of numbers for slopes"
         )
-    theta = posterior.theta
+    theta = wide(model, posterior.theta, q)
     categories = categories_of(call, model)
     task = AverageTask(
         response=MeanResponse(model, categories[0]),

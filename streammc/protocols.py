@@ -344,6 +344,10 @@ class Model(Protocol):
         """Return the factors whose effects have a sampled scale."""
 
     @property
+    def designs(self) -> Sequence[Sequence[int]]:
+        """Return the columns of each linear predictor, ascending; empty: each has them all."""
+
+    @property
     def of_a_row(self) -> Any:
         """Return the model of a row: this one, or the regression of a mixed model."""
 

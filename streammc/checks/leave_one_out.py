@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from streammc.checks.run_draws import RowDensities
 from streammc.diagnostics.weights import smoothed_rows
 from streammc.errors import DataError
-from streammc.models.base import predictors_at
+from streammc.models.base import predictors_at, wide
 from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector
 
 
@@ -283,14 +283,15 @@ class Surrogate(PassTask[SurrogateSums]):
         if not n:
             return self.covariance
         covariances = np.empty((m, p, p))
-        shared = self.covariance[n * q :]
+        covariance = wide(self.model, wide(self.model, self.covariance, q).T, q)
+        shared = covariance[n * q :]
         covariances[:, n:, n:] = shared[:, n * q :]
         for a in range(n):
             own = slice(a * q, (a + 1) * q)
             covariances[:, a, n:] = X @ shared[:, own].T
             covariances[:, n:, a] = covariances[:, a, n:]
             for b in range(a, n):
-                cross = X @ self.covariance[own, b * q : (b + 1) * q]
+                cross = X @ covariance[own, b * q : (b + 1) * q]
                 covariances[:, a, b] = covariances[:, b, a] = np.einsum("ij,ij->i", cross, X)
         return covariances
 

@@ -320,7 +320,7 @@ def _prior_warnings(
             labels,
             likelihood,
             [subset] if extreme is None else [subset, extreme],
-            model.n_linear * (model.separable and not centre.integrated),
+            model if model.separable and not centre.integrated else None,
         )
         influence, notes = list[str](), list[str]()
         if not unseen:
@@ -357,8 +357,10 @@ def _units(request: PassRequest) -> Vector:
     if moved is not None:
         place = {label: j for j, label in enumerate(request.labels)}
         for block in request.model.table_scale(dataset.feature_names):
-            if block.rule == COEFFICIENT and len(block.labels) == len(moved["scale"]):
-                units[[place[label] for label in block.labels]] = moved["scale"]
+            scale = np.asarray(moved["scale"])
+            own = scale[list(block.columns)] if block.columns else scale
+            if block.rule == COEFFICIENT and len(block.labels) == len(own):
+                units[[place[label] for label in block.labels]] = own
     return units
 
 
@@ -374,7 +376,7 @@ def _refuse_no_mode(request: PassRequest, search: FoundMode) -> None:
     if np.any(request.table[:, 0] == 0.0):
         # Under a flat prior and separation coefficients grow without bound, at any decrement.
         extreme = gather(request.dataset, np.sort(search.sums.rows[:EXTREME_ROWS]))
-        if runs_away([search.subset, extreme], search.at, request.model.n_linear):
+        if runs_away([search.subset, extreme], search.at, request.model):
             raise ModelError(flat_message(request.table))
 
 

@@ -120,7 +120,7 @@ def exponentials(
     return [
         (name if len(known) == 1 else label, label, name)
         for block in known
-        for name, label in zip(features, block.labels, strict=True)
+        for name, label in zip(block.features(features), block.labels, strict=True)
         if name != INTERCEPT and label not in effects
     ]
 

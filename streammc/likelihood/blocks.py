@@ -13,6 +13,7 @@ import numpy as np
 from numba import types
 
 from streammc.errors import OutOfMemoryError
+from streammc.models.base import wide
 from streammc.numerics.addresses import matrix_view
 from streammc.numerics.jit import LINK_TYPE, i8, inline, jit, record_type
 from streammc.numerics.process_limits import available_memory
@@ -192,7 +193,8 @@ def expanded(model: Model, theta_star: Vector, order: int, rows: Rows) -> Block:
     m, q = rows.X.shape
     p = model.n_linear + model.n_scalar
     block, scratch = allocate_block(m, q, p, order), allocate_scratch(p)
-    point = ExpansionPoint(theta_star, model.constants, model.n_linear, order)
+    at = wide(model, theta_star, q)
+    point = ExpansionPoint(at, model.constants, model.n_linear, order)
     expand(model.link, point, rows, 0, m, block, 0, scratch)
     return block
 
@@ -243,7 +245,8 @@ def load_block(
     block = allocate_block(len(rows), 0, p, order)
     block = block._replace(design=aligned(dataset.n_features, len(rows)))
     source, scratch = dataset.rows(), allocate_scratch(p)
-    point = ExpansionPoint(theta_star, model.constants, model.n_linear, order)
+    at = wide(model, theta_star, dataset.n_features)
+    point = ExpansionPoint(at, model.constants, model.n_linear, order)
     for start in range(0, len(rows), _SLICE):
         piece = rows[start : start + _SLICE]
         buffer = allocate_rows(len(piece), dataset.n_features)

@@ -464,6 +464,38 @@ def with_censoring(model: Any, attributes: Mapping[str, Any]) -> Any:
     return replace(model, censored=True)
 
 
+def with_designs(model: Any, attributes: Mapping[str, Any]) -> Any:
+    """Return the model whose linear predictors have the columns that a store states for each.
+
+    Parameters
+    ----------
+    attributes
+        Those of the store: ``designs`` has the names of the columns by parameter, ``""`` for the
+        first predictor.
+
+    Raises
+    ------
+    ConfigError
+        If parameters also vary with all columns, or there are none of these names.
+    ModelError
+        If no parameters of the family can vary.
+    """
+    stated = attributes.get("designs")
+    if not stated or model.designs:
+        return model
+    names = [name for name in stated if name]
+    if getattr(model, "varying", ()):
+        raise ConfigError(
+            f"expected the formula of {names[0]!r} that the store has, found the option varying "
+            "beside it: leave varying out, or make the store without --formula-for"
+        )
+    place = {name: j for j, name in enumerate(attributes["features"])}
+    varied = model.varied(names)
+    of = ["" for _ in range(varied.n_linear - len(names))] + names
+    designs = tuple(tuple(sorted(place[each] for each in stated[name])) for name in of)
+    return replace(varied, designs=designs)
+
+
 def require_trials(model: Any, dataset: Dataset) -> None:
     """Raise ModelError unless a table has the successes and the trials of each row, and no more."""
     stated, name = dataset.table.attributes, model.of_a_row.name
@@ -509,7 +541,7 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
         trials of each row, and the table has others.
     """
     table, stated = dataset.table, dataset.attributes
-    model = with_censoring(model, stated)
+    model = with_designs(with_censoring(model, stated), stated)
     if model.sees_trials and not isinstance(dataset.units, CountedTrials):
         require_trials(model, dataset)
         dataset = tempered(CountedTrials(table), dataset.temperature)

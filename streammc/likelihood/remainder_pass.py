@@ -33,6 +33,7 @@ from streammc.likelihood.blocks import (
     allocate_scratch,
     expand,
 )
+from streammc.models.base import wide
 from streammc.numerics.dispatchers import make_ready
 from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, record_type, vector
 from streammc.numerics.summation import merge_compensated, two_sum
@@ -267,12 +268,12 @@ class RemainderTask(PassTask[Matrix]):
         """Return (2, S): sums over the rows of a block, and their compensations."""
         model = self.model
         n, p, q = model.n_linear, model.n_linear + model.n_scalar, block.X.shape[1]
-        draws = len(self.deltas)
+        deltas, draws = wide(model, self.deltas, q), len(self.deltas)
         padded = -(-draws // 4) * 4
         slopes, scalars = np.zeros((n, padded, q)), np.zeros((padded, p - n))
         for a in range(n):
-            slopes[a, :draws] = self.deltas[:, a * q : (a + 1) * q]
-        scalars[:draws] = self.deltas[:, n * q :]
+            slopes[a, :draws] = deltas[:, a * q : (a + 1) * q]
+        scalars[:draws] = deltas[:, n * q :]
         sums = np.zeros((2, draws))
         buffers = Buffers(
             allocate_block(TILE, q, p),
@@ -292,7 +293,7 @@ class RemainderTask(PassTask[Matrix]):
             add_remainders(
                 model.link,
                 model.constants,
-                self.theta_star,
+                wide(model, self.theta_star, q),
                 self.order,
                 rows,
                 wanted,

@@ -208,9 +208,9 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         for i in range(z.shape[0]):
             delta[i] = z[i]
         return
-    for i in range(z.shape[0]):
+    for i in range(delta.shape[0]):
         total = 0.0
-        for j in range(i + 1):
+        for j in range(min(i + 1, z.shape[0])):
             total += factor[i, j] * z[j]
         delta[i] = total
 
@@ -227,7 +227,7 @@ def place(base, z, work):  # type: ignore[no-untyped-def]
         theta_of_whitened(base, z, theta)
         return 0.0
     displace(base.factor, z, delta)
-    for i in range(z.shape[0]):
+    for i in range(theta.shape[0]):
         theta[i] = theta_star[i] + delta[i]
     log_jacobian = stretch(base.levels, theta_star, theta, delta)
     if base.mode.shape[0] > 0:
@@ -282,7 +282,8 @@ class Base(NamedTuple):
     hessian: Matrix
     """(d, d) Hessian of the log-likelihood; zeros, or (0, 0), for order 1 and below."""
     factor: Matrix
-    """(d, d) lower triangular ``S``; (0, 0): the identity."""
+    """(d, d) lower triangular ``S``; (0, 0): the identity. (D, d) where linear predictors have
+    columns of their own: then theta is as in ``models.base.wide``, and d as long as z."""
     prior: Matrix
     """(d, 5) prior table."""
     constants: Vector
@@ -386,12 +387,15 @@ class Work(NamedTuple):
 WORK_TYPE: Any = record_type(Work)
 
 
-def allocate_point(d: int, k: int, m: int, p: int) -> Point:
-    """Return a point of zeros for d parameters, k units, m rows and p predictors."""
+def allocate_point(d: int, k: int, m: int, p: int, wide: int | None = None) -> Point:
+    """Return a point of zeros for d parameters, k units, m rows and p predictors.
+
+    ``wide`` is the length D of theta, see ``Base.factor``; ``None``: d.
+    """
     return Point(
         np.zeros(d),
         np.zeros(d),
-        np.zeros(d),
+        np.zeros(d if wide is None else wide),
         np.zeros(k),
         np.zeros(m),
         np.zeros((p, m)),
@@ -400,14 +404,15 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
     )
 
 
-def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
+def allocate_work(d: int, m: int, p: int, certain: int = 0, wide: int | None = None) -> Work:
     """Return scratch for one chain; ``certain`` is the number of certainty rows."""
+    length = d if wide is None else wide
     return Work(
         np.zeros(d),
+        np.zeros(length),
+        np.zeros(length),
         np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
+        np.zeros(length),
         np.zeros((p, m)),
         np.zeros(certain),
         np.zeros((p, certain)),
@@ -422,6 +427,7 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
     for j in range(source.z.shape[0]):
         target.z[j] = source.z[j]
         target.gradient[j] = source.gradient[j]
+    for j in range(source.rest.shape[0]):
         target.rest[j] = source.rest[j]
     k, m = source.used[UNITS], source.used[ROWS]
     target.used[UNITS], target.used[ROWS] = k, m
@@ -451,8 +457,9 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     k, m = point.used[UNITS], point.used[ROWS]
     b, scale, c = base.unit_rows, base.estimate_factor, base.variance_factor
     rest = point.rest
-    for i in range(d):
+    for i in range(rest.shape[0]):
         total_gradient[i] = rest[i]
+    for i in range(d):
         gradient[i] = 0.0
     variance = 0.0
     penalty = 0.0
@@ -506,9 +513,9 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         for i in range(d):
             gradient[i] += total_gradient[i]
         return
-    for i in range(d):
+    for i in range(total_gradient.shape[0]):
         g = total_gradient[i]
-        for j in range(i + 1):
+        for j in range(min(i + 1, d)):
             gradient[j] += factor[i, j] * g
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, product
-from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ from streammc.protocols import Coding, Index, Matrix, Model, Prior, Rows, Vector
 from streammc.shown import Shown, options_of
 
 Array: TypeAlias = NDArray[np.float64]
+T = TypeVar("T")
 DataDefault: TypeAlias = Callable[[Rows, Sequence[str], Level], list[FamilyPrior]]
 """Default priors that scale with the data: ``(rows, feature names, level)`` to one per feature,
 or to one for every component."""
@@ -305,6 +306,17 @@ class ResidualScale(NamedTuple):
     """Returns responses (n,) on the scale of the predictor."""
 
 
+def of_columns(
+    rows: Rows, coding: Coding | None, columns: Sequence[int]
+) -> tuple[Rows, Coding | None]:
+    """Return rows with some columns of the design, and what these are."""
+    own = list(columns)
+    if coding is not None:
+        kept = tuple(coding.columns[j] for j in own)
+        coding = coding._replace(columns=kept, mean=coding.mean[own], scale=coding.scale[own])
+    return Rows(np.ascontiguousarray(rows.X[:, own]), *rows[1:]), coding
+
+
 class StatedModel(Shown, ABC):
     """A model that states its parameters, in the order of theta: coefficients come first."""
 
@@ -375,6 +387,8 @@ class StatedModel(Shown, ABC):
     """Whether ``nodes`` is open: the data may still raise it."""
     factors: tuple[FactorBlock, ...] = ()
     """Factors whose effects have a sampled scale."""
+    designs: tuple[tuple[int, ...], ...] = ()
+    """Columns of the design that each linear predictor has, ascending; empty: each has them all."""
 
     def _shown(self) -> tuple[str, dict[str, Any]]:
         """Return parameters, prior and the options that are not the defaults, for a notebook."""
@@ -418,6 +432,17 @@ class StatedModel(Shown, ABC):
     def sees_columns(self) -> bool:
         """Return whether the link uses the columns of rows, and not their predictors alone."""
         return self.n_linear == 0
+
+    def varied(self, names: Sequence[str]) -> Any:
+        """Return the model whose parameters ``names`` depend on the columns.
+
+        ModelError if the family has none that can.
+        """
+        raise ModelError(
+            f"{self.name}: expected a family with parameters that formulas of their own can drive, "
+            f"such as gaussian with sigma, for {names[0]!r}, found none: choose another family, or "
+            "make the store without --formula-for"
+        )
 
     def relabelled(self, theta: Vector) -> list[Vector]:
         """Return the positions of the same density, where components may be exchanged."""
@@ -471,7 +496,15 @@ class StatedModel(Shown, ABC):
     def dim(self, n_features: int) -> int:
         """Return the length of theta."""
         q = n_features if self.n_features is None else self.n_features
-        return sum(parameter.size(q) for parameter in self._stated)
+        own = self._own(range(q))
+        return sum(each.size(len(columns)) for each, columns in own)
+
+    def _own(self, features: Sequence[T]) -> list[tuple[Parameter, Sequence[T]]]:
+        """Return each parameter with those of the columns that it has."""
+        if not self.designs:
+            return [(each, features) for each in self._stated]
+        own = [[features[j] for j in columns] for columns in self.designs]
+        return [(each, own[a] if a < len(own) else features) for a, each in enumerate(self._stated)]
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """Return one label per component of theta; ConfigError for another number of columns."""
@@ -481,12 +514,17 @@ class StatedModel(Shown, ABC):
                 f"expected {'one column' if n == 1 else f'{n} columns'}, found {count} "
                 f"({', '.join([*feature_names[:5], *(['...'] * (count > 5))])}): {self.advice}"
             )
-        components = (each for p in self._stated for each in p.labels(feature_names))
+        components = (each for p, own in self._own(feature_names) for each in p.labels(own))
         return tuple(label for labels in components for label in labels)
 
     def table_scale(self, feature_names: Sequence[str]) -> tuple[ScaleBlock, ...]:
         """Return how the parameters go to the table's scale."""
-        return parameter_blocks(self._stated, feature_names)
+        blocks = []
+        for a, (parameter, own) in enumerate(self._own(feature_names)):
+            columns = self.designs[a] if a < len(self.designs) else ()
+            found = parameter_blocks([parameter], own)
+            blocks += [each._replace(columns=columns) for each in found]
+        return tuple(blocks)
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the reported parameters (..., d) of theta."""
@@ -535,9 +573,10 @@ class StatedModel(Shown, ABC):
         ``rows`` stand for all rows, those with an invalid response left out; ``coding`` is what the
         columns are.
         """
-        level, q, at, predictors = self.level(rows), len(feature_names), 0, 0
+        level, at, predictors = self.level(rows), 0, 0
         defaults: list[JointNormal | dict[str, FamilyPrior]] = []
-        for parameter in self._stated:
+        for parameter, names in self._own(feature_names):
+            q = len(names)
             own = labels[at : at + parameter.size(q)]
             at += len(own)
             if not own or isinstance(parameter.default, FamilyPrior):
@@ -549,12 +588,20 @@ class StatedModel(Shown, ABC):
                 for first in range(0, len(own), q):
                     one = own[first : first + q]
                     near = self.predictor_level(rows, predictors)
-                    defaults.append(coefficients(one, rows, feature_names, near, coding))
+                    seen, kinds = rows, coding
+                    if self.designs:
+                        seen, kinds = of_columns(rows, coding, self.designs[predictors])
+                    defaults.append(coefficients(one, seen, names, near, kinds))
                     predictors += 1
         return defaults
 
     def _each(self, d: int) -> list[Parameter]:
         """Return the parameter of each of the d components of theta."""
+        if self.designs:
+            counts = [len(columns) for columns in self.designs]
+            counts += [0] * (len(self._stated) - len(counts))
+            sized = zip(self._stated, counts, strict=True)
+            return [each for each, q in sized for _ in range(each.size(q))]
         fixed = sum(each.size(0) for each in self._stated)
         wide = sum(each.n_components for each in self._stated if each.per_feature)
         q = (d - fixed) // wide if wide else 0
@@ -704,22 +751,11 @@ class FactorModel(StatedModel):
         """
         if not self.factors:
             return super().default_priors(labels, feature_names, rows, coding)
-        own = np.ones(len(feature_names), np.bool_)
-        for block in self.factors:
-            own[block.columns] = False
-        names = [
-            name for name, plain_column in zip(feature_names, own, strict=True) if plain_column
-        ]
+        of_factors = {j for block in self.factors for j in range(block.first, block.scale + 1)}
+        own = [j for j in range(len(feature_names)) if j not in of_factors]
+        names = [feature_names[j] for j in own]
         plain = self._of_features(names)
-        kept_rows = Rows(np.ascontiguousarray(rows.X[:, own]), *rows[1:])
-        if coding is not None:
-            columns = tuple(
-                each for each, plain_column in zip(coding.columns, own, strict=True) if plain_column
-            )
-            coding = coding._replace(
-                columns=columns, mean=coding.mean[own], scale=coding.scale[own]
-            )
-        defaults = plain.default_priors(plain.labels(names), names, kept_rows, coding)
+        defaults = plain.default_priors(plain.labels(names), names, *of_columns(rows, coding, own))
         prior = scale_prior(self.level(rows).unit)
         return [*defaults, {block.label: prior for block in self.factors}]
 
@@ -767,9 +803,36 @@ def refuse_many_predictors(p: int, what: str) -> None:
         )
 
 
+def places(model: Model, n_features: int) -> Index | None:
+    """Return where components of theta (d,) stand among q coefficients of each linear predictor.
+
+    Shared parameters follow. ``None``: there, since every predictor has all ``n_features`` columns.
+    """
+    if not model.designs:
+        return None
+    n = model.n_linear
+    own = [a * n_features + j for a, columns in enumerate(model.designs) for j in columns]
+    return np.array([*own, *range(n * n_features, n * n_features + model.n_scalar)], np.int64)
+
+
+def wide(model: Model, values: NDArray[np.float64], n_features: int) -> NDArray[np.float64]:
+    """Return ``values`` (..., d) of theta with a coefficient of every column in each predictor.
+
+    Those of columns that a predictor has not are 0: the linear algebra of rows, of kernels above
+    all, is the same for designs of any predictor.
+    """
+    at = places(model, n_features)
+    if at is None:
+        return values
+    filled = np.zeros((*values.shape[:-1], model.n_linear * n_features + model.n_scalar))
+    filled[..., at] = values
+    return filled
+
+
 def predictors_at(model: Model, rows: Rows, theta: Vector) -> Matrix:
     """Return the predictors (p, m) of rows at ``theta`` (d,): linear ones, shared parameters."""
     n, q = model.n_linear, rows.X.shape[1]
+    theta = wide(model, theta, q)
     eta = np.empty((n + model.n_scalar, len(rows.y)))
     for a in range(n):
         eta[a] = rows.X @ theta[a * q : (a + 1) * q]

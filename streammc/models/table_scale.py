@@ -57,16 +57,34 @@ class ScaleBlock(NamedTuple):
     Effects: feature of the slope."""
     exponential: str = ""
     """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
+    columns: tuple[int, ...] = ()
+    """Columns of the labels of a predictor that does not have them all; empty: it has."""
+
+    def features(self, names: Sequence[str]) -> list[str]:
+        """Return the names of its columns, among those of all columns of the design."""
+        return [names[j] for j in self.columns] or list(names)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The block as JSON types."""
+        described = {**self._asdict(), "labels": list(self.labels), "columns": list(self.columns)}
+        if not self.columns:  # as in the runs from before it could be stated
+            del described["columns"]
+        return described
 
 
 def describe_blocks(blocks: Iterable[ScaleBlock]) -> list[dict[str, Any]]:
     """Return blocks as JSON."""
-    return [{**block._asdict(), "labels": list(block.labels)} for block in blocks]
+    return [block.described for block in blocks]
 
 
 def blocks_from_description(described: Iterable[Mapping[str, Any]]) -> tuple[ScaleBlock, ...]:
     """Return the blocks that :func:`describe_blocks` described."""
-    return tuple(ScaleBlock(**{**entry, "labels": tuple(entry["labels"])}) for entry in described)
+    listed = ("labels", "columns")
+    return tuple(
+        ScaleBlock(**{k: tuple(v) if k in listed else v for k, v in entry.items()})
+        for entry in described
+    )
 
 
 def transform(
@@ -91,7 +109,11 @@ def transform(
     position = {label: column for column, label in enumerate(labels)}
     fits = mean.shape == scale.shape == (len(features),)
     fits = fits and all(
-        (len(block.labels) in (1, len(features)) or block.rule in (EFFECTS, FACTOR))
+        (
+            len(block.labels) in (1, len(block.columns) or len(features))
+            or block.rule in (EFFECTS, FACTOR)
+        )
+        and {*block.columns} <= {*range(len(features))}
         and {*block.labels} <= position.keys()
         for block in blocks
     )
@@ -115,17 +137,19 @@ def transform(
                 column = max(columns) + 1
                 added.append((column, _correlation(block.labels[0]), moved[..., 2]))
             continue
+        own = list(block.columns) or list(range(len(features)))
         moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
-        if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
+        if len(columns) < len(own) and np.ptp(moved, axis=-1).any():
             continue  # a parameter shared by columns of different scales stays as it is
         if block.rule == COEFFICIENT:
-            result[:, :, columns] = theta[:, :, columns] / scale
+            result[:, :, columns] = theta[:, :, columns] / scale[own]
             # Contiguous: the bits of a sum do not depend on how many draws are transformed.
-            shift = -np.ascontiguousarray(result[:, :, columns] * mean).sum(axis=-1)
-            if INTERCEPT in features:
+            shift = -np.ascontiguousarray(result[:, :, columns] * mean[own]).sum(axis=-1)
+            known = block.features(features)
+            if INTERCEPT in known:
                 # The intercept column has mean 0 and scale 1: the shift does not include it.
-                result[:, :, columns[features.index(INTERCEPT)]] += shift
-            elif mean.any():
+                result[:, :, columns[known.index(INTERCEPT)]] += shift
+            elif mean[own].any():
                 added.append((min(columns), block.intercept, shift))
         elif block.rule == PLACE:
             result[:, :, columns] = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
@@ -55,6 +55,7 @@ class DensityModel(LinearModel):
 
     varying: tuple[str, ...] = field(default=(), kw_only=True)
     """Names of parameters that depend on the columns."""
+    designs: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True)
 
     log_density: ClassVar[str]
     mean_response: ClassVar[str]
@@ -118,8 +119,14 @@ class DensityModel(LinearModel):
 
     def describe(self) -> dict[str, Any]:
         """Return the description of a model, with the parameters that vary where there are any."""
-        own = {"varying": list(self.varying)} if self.varying else {}
+        own: dict[str, Any] = {"varying": list(self.varying)} if self.varying else {}
+        if self.designs:
+            own["designs"] = [list(columns) for columns in self.designs]
         return {**super().describe(), **own}
+
+    def varied(self, names: Sequence[str]) -> Any:
+        """Return the model whose parameters ``names`` depend on the columns."""
+        return replace(self, varying=tuple(names))
 
     @property
     def takes_censored(self) -> bool:  # type: ignore[override]
@@ -157,15 +164,18 @@ class DensityModel(LinearModel):
         used = rows.weight > 0.0
         own = Rows(*(np.ascontiguousarray(each[used]) for each in rows))
         total = max(float(own.weight.sum()), 1e-300)
-        direction = least_squares(own.X, np.ones(len(own.y)), own.weight)
-        offset = least_squares(own.X, own.offset, own.weight)
         n, p = self.n_linear, self.n_linear + self.n_scalar
+        designs = [own.X[:, list(columns)] for columns in self.designs] or [own.X] * n
+        one = np.ones(len(own.y))
+        directions = [least_squares(X, one, own.weight) for X in designs]
+        offset = least_squares(designs[0], own.offset, own.weight) if n else np.zeros(0)
         out = np.empty((1 + p, len(own.y)))
 
         def theta_of(at: Vector) -> Vector:
-            linear = np.outer(at[:n], direction)
-            linear[0] -= offset
-            return np.append(linear, at[n:])
+            linear = [each * direction for each, direction in zip(at, directions, strict=False)]
+            if n:
+                linear[0] -= offset
+            return np.concatenate([*linear, at[n:]])
 
         def loss(at: Vector) -> tuple[float, Vector]:
             eta = predictors_at(cast(Model, self), own, theta_of(at))
@@ -249,6 +259,10 @@ class TextModel(DensityModel):
     def link(self) -> Any:
         """Return the link, which is compiled at its first use."""
         return link_of(self.log_density, self.parameters, self.where)
+
+    def varied(self, names: Sequence[str]) -> Any:
+        """Raise ModelError: a text states its predictors itself."""
+        return LinearModel.varied(self, names)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where the condition of the response is false, or ``y`` not finite."""

@@ -16,6 +16,7 @@ from streammc.errors import (
     RefusedError,
     StoreError,
 )
+from streammc.models.base import wide
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.runs import record
 from streammc.runs.audit import thin
@@ -185,6 +186,7 @@ def on_table(
     q = len(run["features"])
     mean, scale = standardization(run, q)
     other_mean, other_scale = standardization(table, q)
+    theta = wide(model, theta, q)
     linear = theta[:, : model.n_linear * q].reshape(len(theta), model.n_linear, q)
     slopes = np.ascontiguousarray(linear.transpose(1, 0, 2))
     shifts = slopes @ ((other_mean - mean) / scale)

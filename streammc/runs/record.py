@@ -181,8 +181,10 @@ def registered_model(described: Mapping[str, Any]) -> Model:
         prior = from_description(options.pop("prior"))
         factors = factor_blocks(options.pop("factors", ()))
         censored = options.pop("censored", False)
+        designs = tuple(map(tuple, options.pop("designs", ())))
         model: Any = registry.model(options.pop("name"))(prior=prior, **options)
         model = replace(model, factors=factors) if factors else model
+        model = replace(model, designs=designs) if designs else model
         return replace(model, censored=True) if censored else model  # type: ignore[no-any-return]
     except (KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(
@@ -227,8 +229,8 @@ def label_references(
     return {
         label: list(references[name])
         for block in blocks
-        if references and len(block.labels) == len(features)
-        for name, label in zip(features, block.labels, strict=True)
+        if references and len(block.labels) == len(block.features(features))
+        for name, label in zip(block.features(features), block.labels, strict=True)
         if name in references
     }
 

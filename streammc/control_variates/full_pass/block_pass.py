@@ -32,6 +32,7 @@ from streammc.control_variates.full_pass.block_kernel import (
 )
 from streammc.errors import ModelError
 from streammc.likelihood.pass_cost import takes_codes
+from streammc.models.base import places, wide
 from streammc.models.mixed.effect_terms import is_table_model
 from streammc.models.responses import invalid_responses, row_name, unexpected_offset
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
@@ -414,6 +415,15 @@ def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> 
     return padded.reshape(-1, padded.shape[2])
 
 
+def _sums_of_theta(model: Model, n_features: int) -> Index | None:
+    """Return where the sums of theta stand among those of ``models.base.wide``; ``None``: there."""
+    at = places(model, n_features)
+    if at is None:
+        return None
+    D = model.n_linear * n_features + model.n_scalar
+    return np.concatenate([[0], 1 + at, (1 + D + at[:, None] * D + at).ravel()])
+
+
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a view that cannot be written to: rows of a mapped file are of that type."""
     view = array.view()
@@ -442,6 +452,8 @@ class RowSums:
         n_shifts = len(shifts)
         self._model = model
         points = np.concatenate([theta[None], shifts]).astype(np.float64)
+        self._of_theta = _sums_of_theta(model, n_features)
+        points = wide(model, points, n_features)
         self._levels = LevelSums(coded, points, model.n_scalar)
         theta, self._shifts = self._levels.dense(points[0]), self._levels.dense(points[1:])
         d = len(theta)
@@ -474,10 +486,13 @@ class RowSums:
         Of a design with codes they are those of the dense columns, followed by sums by level; see
         :func:`wide_expansion`.
         """
-        return self._levels.flat(self._totals)
+        totals = self._levels.flat(self._totals)
+        return totals if self._of_theta is None else totals[:, self._of_theta]
 
     def expansion(self) -> tuple[float, Vector, Matrix]:
         """Return the log-likelihood, its gradient and its Hessian in all columns."""
+        if self._of_theta is not None:
+            return expansion_of(self.totals, self._model.dim(self._points.n_features))
         return self._levels.expansion(self.totals, len(self._points.theta))
 
     @property

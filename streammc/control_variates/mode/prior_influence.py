@@ -20,7 +20,7 @@ from scipy.special import ndtr, stdtrit
 from streammc.control_variates.mode.modes import UNFELT, apart, normal_rows, without_prior
 from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.errors import ModelError
-from streammc.models.base import StatedModel
+from streammc.models.base import StatedModel, wide
 from streammc.numerics.prior import (
     HALF_NORMAL,
     JOINT_NORMAL,
@@ -273,13 +273,13 @@ def weak_directions(
     labels: Sequence[str],
     likelihood: Objective,
     rows: Sequence[Rows],
-    n_linear: int,
+    model: Model | None,
 ) -> list[str]:
     """Return one warning for each kind of direction that only the prior determines.
 
     ``sums`` are log-likelihood, gradient (d,) and Hessian (d, d) of all rows at the mode ``theta``,
     ``likelihood`` that of the rows in memory, scaled to all rows. The linear predictors of ``rows``
-    are checked, ``n_linear`` of each; 0 where columns are not the cause.
+    are checked, those of ``model``; ``None`` where columns are not the cause.
     """
     if len(theta) > LARGEST_DIMENSION:
         return []
@@ -290,24 +290,24 @@ def weak_directions(
     known = values > SMALLEST_EIGENVALUE
     flat = np.abs(values) <= SMALLEST_EIGENVALUE
     if flat.any():
-        why = "collinear or constant columns: " if n_linear else ""
+        why = "collinear or constant columns: " if model is not None and model.n_linear else ""
         lines.append(
             f"{why}the likelihood has rank {int((~flat).sum())} of {len(theta)}, and the prior "
             f"alone decides about {names_of(labels, np.abs(vectors[:, flat]).max(axis=1))}"
         )
     shares = vectors[:, known]
     step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
-    if largest_move(rows, step, n_linear)[0] <= _SLOW_MOVE:
+    if largest_move(rows, step, model)[0] <= _SLOW_MOVE:
         return lines
     # Too wide to affect a few steps; without this prior the curvature might be singular.
-    wide = normal_rows(theta, 1e4 * sd)
+    wide_prior = normal_rows(theta, 1e4 * sd)
     with np.errstate(over="ignore", invalid="ignore"):
         try:
-            alone = maximise(likelihood, theta, wide, max_iterations=_STEPS)
+            alone = maximise(likelihood, theta, wide_prior, max_iterations=_STEPS)
         except ModelError:
             return lines
     step = alone.step
-    if runs_away(rows, alone, n_linear):
+    if runs_away(rows, alone, model):
         lines.append(
             "separation: some combination of columns tells the response (almost) exactly, and "
             f"the prior alone keeps {names_of(labels, np.abs(step) / sd)} from running away"
@@ -315,30 +315,34 @@ def weak_directions(
     return lines
 
 
-def runs_away(rows: Sequence[Rows], at: Point, n_linear: int) -> bool:
+def runs_away(rows: Sequence[Rows], at: Point, model: Model | None) -> bool:
     """Return whether the next step of Newton's method still moves the predictor of a row."""
-    largest, sd = largest_move(rows, at.step, n_linear, at.factor)
+    largest, sd = largest_move(rows, at.step, model, at.factor)
     return largest > LARGEST_MOVE or (largest > _SLOW_MOVE and sd > _VANISHED)
 
 
 def largest_move(
-    rows: Sequence[Rows], step: Vector, n_linear: int, factor: Matrix | None = None
+    rows: Sequence[Rows], step: Vector, model: Model | None, factor: Matrix | None = None
 ) -> tuple[float, float]:
     """Return the largest move of a linear predictor by ``step``, over rows of some weight.
 
     With ``factor`` also the largest standard deviation of the predictors that move most, else 0.
     """
     largest = widest = 0.0
+    if model is None:
+        return largest, widest
     for some in rows:
         X = some.X[some.weight > 0.0]
         q = X.shape[1]
-        for a in range(n_linear):
+        steps = wide(model, step, q)
+        factors = None if factor is None else wide(model, factor.T, q).T
+        for a in range(model.n_linear):
             own = slice(a * q, (a + 1) * q)
-            moved = np.abs(X @ step[own])
+            moved = np.abs(X @ steps[own])
             largest = max(largest, float(moved.max(initial=0.0)))
-            if factor is not None and len(moved):
+            if factors is not None and len(moved):
                 most = np.argsort(-moved, kind="stable")[:_WIDEST]
-                sd = np.linalg.norm(X[most] @ factor[own], axis=1)
+                sd = np.linalg.norm(X[most] @ factors[own], axis=1)
                 widest = max(widest, float(sd[moved[most] > _SLOW_MOVE].max(initial=0.0)))
     return largest, widest
 

@@ -390,7 +390,7 @@ class _Search:
         if self._by_passes:
             extreme = gather(dataset, np.sort(sums.rows[:EXTREME_ROWS]))
             self.rows_read += len(extreme.y)
-            moved, _ = largest_move([self._subset, extreme], at.step, model.n_linear)
+            moved, _ = largest_move([self._subset, extreme], at.step, model)
             length = min(1.0, LARGEST_MOVE / max(moved, 1e-300))
             return replace(at, theta=at.theta + length * at.step)
         objective = counted(surrogate(dataset, model, sums, at.theta), request.phases)

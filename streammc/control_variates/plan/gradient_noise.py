@@ -14,6 +14,7 @@ from streammc.likelihood.blocks import TILE, allocate_scratch, expanded
 from streammc.likelihood.data_views import fewer, gather
 from streammc.likelihood.drawn_units import leave_out
 from streammc.likelihood.estimators import remainders
+from streammc.models.base import places, wide
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 N_DRAWS = 16
@@ -71,9 +72,13 @@ def gradient_noise(
     p, m = block.eta_star.shape
     scratch, value, slope = allocate_scratch(p), np.zeros(m), np.zeros((p, m))
     n_linear, covariance, variance = model.n_linear, np.zeros((d, d)), np.zeros(N_DRAWS)
+    at = places(model, q)
+    D = d if at is None else n_linear * q + model.n_scalar
+    kept = slice(None) if at is None else np.append(at, D)
     share = np.ones(len(units)) if relative is None else relative[units].astype(np.float64)
-    both = np.empty((m, d + 1))  # gradient and value of each row's remainder
-    for s, shift in enumerate(covering_draws(N_DRAWS, d, 6) @ cv.factor.T):
+    both = np.empty((m, D + 1))  # gradient and value of each row's remainder
+    shifts = wide(model, covering_draws(N_DRAWS, d, 6) @ cv.factor.T, q)
+    for s, shift in enumerate(shifts):
         for lo in range(0, m, TILE):
             hi = min(lo + TILE, m)
             remainders(
@@ -84,8 +89,8 @@ def gradient_noise(
                 np.multiply(block.design.T, slope[a][:, None], out=both[:, a * q : a * q + q])
             else:
                 both[:, n_linear * q + a - n_linear] = slope[a]
-        both[:, d] = value
-        totals = both.reshape(len(units), unit_rows, d + 1).sum(axis=1)
+        both[:, D] = value
+        totals = both.reshape(len(units), unit_rows, D + 1).sum(axis=1)[:, kept]
         spread = totals / share[:, None] - totals.mean(axis=0)
         spread *= np.sqrt(share)[:, None]
         covariance += spread[:, :d].T @ spread[:, :d] / len(units)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -98,6 +99,10 @@ class Gamma(LinearModel):
             fits.append((float(rows.weight @ (np.expm1(r) - r)) / total, beta))
         deviance, beta = min(fits, key=lambda pair: pair[0])
         return np.append(beta, _log_shape(deviance))
+
+    def varied(self, names: Sequence[str]) -> VaryingGamma:
+        """Return the model whose parameters ``names`` depend on the columns."""
+        return VaryingGamma(self.prior, varying=tuple(names), censored=self.censored)
 
 
 class VaryingGamma(DensityModel):

@@ -14,6 +14,7 @@ the weights. So the pass that expands the likelihood has found X'X, X'y and y'y.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -120,6 +121,10 @@ class Gaussian(LinearModel):
         """Return least squares and the log of its residual standard deviation, (q + 1,)."""
         beta, log_sigma = location_scale(rows)
         return np.append(beta, log_sigma)
+
+    def varied(self, names: Sequence[str]) -> VaryingGaussian:
+        """Return the model whose parameters ``names`` depend on the columns."""
+        return VaryingGaussian(self.prior, varying=tuple(names), censored=self.censored)
 
 
 class VaryingGaussian(DensityModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -135,6 +136,10 @@ class NegativeBinomial(LinearModel):
         total = float(weight @ np.square(mu / top))
         excess = surplus / total if total > 0.0 else 1.0
         return np.append(beta, -math.log(min(max(excess, _LEAST_EXCESS), 1.0 / _LEAST_EXCESS)))
+
+    def varied(self, names: Sequence[str]) -> VaryingNegativeBinomial:
+        """Return the model whose parameters ``names`` depend on the columns."""
+        return VaryingNegativeBinomial(self.prior, varying=tuple(names), censored=self.censored)
 
 
 class VaryingNegativeBinomial(DensityModel):

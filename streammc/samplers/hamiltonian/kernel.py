@@ -60,7 +60,7 @@ class Problem:
     step_size: float | None
     """Step size fixed by the user, or ``None`` for dual averaging."""
     constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    """Function from theta (..., d) to the reported parameters."""
+    """Function from theta (..., D) of ``base`` to the reported parameters."""
     nuts: bool = False
     """Whether a trajectory ends where it turns back (NUTS), instead of at a given length."""
     leapfrog: bool = False
@@ -69,7 +69,6 @@ class Problem:
     """Spread of first positions, in Laplace standard deviations."""
     modes: Matrix | None = None
     """(M, d) other modes, whitened: chains start around theta_star and these in turn."""
-
     @property
     def product(self) -> bool:
         """Whether the likelihood is estimated by a block-Poisson product."""
@@ -82,8 +81,8 @@ class Problem:
 
     @property
     def dim(self) -> int:
-        """Length of theta."""
-        return int(self.base.theta_star.shape[0])
+        """Number of parameters: length of z."""
+        return self.base.factor.shape[1]
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> HamiltonianKernel:
         """Return the kernel of chain ``chain`` of the run with this seed."""
@@ -115,10 +114,11 @@ class HamiltonianKernel(Chain):
         self._units = np.zeros(k, dtype=np.int64)
         bounds = design.block_bounds() if design else np.zeros(1, dtype=np.int64)
         self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units, order=order)
-        self._point = allocate_point(d, k, m, p)
-        self._trial = allocate_point(d, k, m, p)
-        self._work = allocate_work(d, m, p, problem.certain.y.shape[0])
-        self._tree = allocate_tree(d, k, m, p, used=problem.nuts)
+        wide = len(problem.base.theta_star)
+        self._point = allocate_point(d, k, m, p, wide)
+        self._trial = allocate_point(d, k, m, p, wide)
+        self._work = allocate_work(d, m, p, problem.certain.y.shape[0], wide)
+        self._tree = allocate_tree(d, k, m, p, wide, used=problem.nuts)
         # A first guess in the power of d by which the best step falls; warm-up tunes it.
         first_step = problem.step_size or min(1.0, 1.2 * d**-0.25)
         self._tuning = tuning.start(first_step, reference=not problem.leapfrog)

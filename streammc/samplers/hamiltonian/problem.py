@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -38,6 +39,7 @@ from streammc.likelihood.blocks import (
 )
 from streammc.likelihood.drawn_units import AliasTable, ProductDesign, UnitDesign
 from streammc.likelihood.target import Base, whiten_rows
+from streammc.models.base import places, wide
 from streammc.numerics.prior import (
     COLUMNS,
     FLAT,
@@ -49,7 +51,7 @@ from streammc.numerics.prior import (
 )
 from streammc.numerics.row_products import aligned
 from streammc.numerics.summation import taylor
-from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.samplers.common.chains import DISPERSED, Chains
 from streammc.samplers.common.preparation import control_variates, planned
 from streammc.samplers.common.sampler import NAMED, PERTURBED, RunRequest, Sampler, Setup
@@ -178,15 +180,16 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, dataset, model)
+    at = places(model, dataset.n_features)
     return Problem(
         link=model.link,
         sums=model.exact_sums if exact else taylor,
-        base=base,
+        base=base if at is None else _wide_base(base, model, dataset.n_features, at),
         certain=load_block(dataset, model, rows, cv.theta_star, _NOT_EXPANDED),
         certainty_rows=np.zeros(0, dtype=np.int64),
         design=None,
         source=dataset.rows(),
-        constrain=model.constrain,
+        constrain=model.constrain if at is None else partial(_constrained, model, at),
         modes=cv.other_modes(),
         spread=sampler.spread or DISPERSED,
         **_trajectories(sampler),
@@ -268,18 +271,48 @@ def subsampled(
     if not model.sees_columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
         base = whitened_base(base, q)
         whiten_block(base.whitening, certain)
+    at = places(model, q)
     return Problem(
         link=model.link,
         sums=taylor,
-        base=base,
+        base=base if at is None else _wide_base(base, model, q, at),
         certain=certain,
         certainty_rows=plan.certainty_rows,
         design=design,
         source=dataset.rows(),
-        constrain=model.constrain,
+        constrain=model.constrain if at is None else partial(_constrained, model, at),
         spread=sampler.spread or 1.0,
         **_trajectories(sampler),
     )
+
+
+def _wide_base(base: Base, model: Model, q: int, at: Index) -> Base:
+    """Return ``base`` with coefficients of all q columns in each predictor, see ``models.wide``.
+
+    Those that a predictor has not stay at 0: their rows of S are 0, and their priors flat. S is
+    still lower triangular, since ``at`` ascends.
+    """
+    D = model.n_linear * q + model.n_scalar
+    hessian, factor = np.zeros((D, D)), np.zeros((D, len(at)))
+    hessian[np.ix_(at, at)] = base.hessian
+    factor[at] = base.factor
+    joint = base.prior.shape[1] > COLUMNS
+    prior = np.zeros((D, COLUMNS + joint * D))  # a row of zeros is FLAT
+    prior[at, :COLUMNS] = base.prior[:, :COLUMNS]
+    if joint:
+        prior[np.ix_(at, COLUMNS + at)] = base.prior[:, COLUMNS:]
+    return base._replace(
+        theta_star=wide(model, base.theta_star, q),
+        gradient=wide(model, base.gradient, q),
+        hessian=hessian,
+        factor=factor,
+        prior=prior,
+    )
+
+
+def _constrained(model: Model, at: Index, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the reported parameters of theta (..., D), which has theirs ``at`` these places."""
+    return model.constrain(theta[..., at])
 
 
 def _with_coordinates(base: Base, cv: ControlVariates, dataset: Dataset, model: Model) -> Base:

@@ -227,14 +227,14 @@ class Tree(NamedTuple):
 TREE_TYPE: Any = record_type(Tree)
 
 
-def allocate_tree(d: int, k: int, m: int, p: int, *, used: bool = True) -> Tree:
+def allocate_tree(d: int, k: int, m: int, p: int, wide: int, *, used: bool = True) -> Tree:
     """Return buffers for points of this shape; empty buffers if they are not ``used``."""
     if not used:
-        d, k, m, p = 0, 0, 0, 0
+        d, k, m, p, wide = 0, 0, 0, 0, 0
     size = MAX_DEPTH + 2
     subtrees = (np.zeros((size, d)), np.zeros((size, d)), np.zeros((size, d)))
     ends = (np.zeros((2, d)), np.zeros((2, d)), np.zeros((2, d)))
-    return Tree(*subtrees, *ends, allocate_point(d, k, m, p))
+    return Tree(*subtrees, *ends, allocate_point(d, k, m, p, wide))
 
 
 class Buffers(NamedTuple):
