@@ -473,11 +473,12 @@ def units_of(
     ``levels`` have no unit.
     """
     units = {}
-    for block in blocks:
-        if block["rule"] != COEFFICIENT or len(block["labels"]) != len(features):
+    for block in blocks_from_description(blocks):
+        own = block.features(features)
+        if block.rule != COEFFICIENT or len(block.labels) != len(own):
             continue
-        kind = f"log {block['exponential']} " if block["exponential"] else ""
-        for label, feature in zip(block["labels"], features, strict=True):
+        kind = f"log {block.exponential} " if block.exponential else ""
+        for label, feature in zip(block.labels, own, strict=True):
             intercept = feature == INTERCEPT
             of = "" if feature in levels else f"per unit of {feature}"
             units[label] = "level, columns at 0" if intercept else f"{kind}{of}".strip()
@@ -578,14 +579,16 @@ def effects_of(request: ReportRequest) -> tuple[str, list[Effect]]:
 def _slopes(request: ReportRequest) -> dict[str, Mapping[str, float | None]]:
     """Return the statistics of the coefficients of a single linear predictor, by column."""
     original = request.document.get("parameters_original") or {}
+    features = request.run.feature_names
+    stated = blocks_from_description(request.run.attributes.get("table_scale") or ())
     blocks = [
         block
-        for block in request.run.attributes.get("table_scale") or ()
-        if block["rule"] == COEFFICIENT and len(block["labels"]) == len(request.run.feature_names)
+        for block in stated
+        if block.rule == COEFFICIENT and len(block.labels) == len(block.features(features))
     ]
     if len(blocks) != 1:
         return {}
-    pairs = zip(request.run.feature_names, blocks[0]["labels"], strict=True)
+    pairs = zip(features, blocks[0].labels, strict=True)
     alone = {*request.run.feature_names} - {INTERCEPT, *request.only_together}
     return {name: original[label] for name, label in pairs if name in alone and label in original}
 

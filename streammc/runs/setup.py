@@ -164,7 +164,7 @@ def chosen(request: RunRequest) -> Setup:
         If ``request.interrupted()`` became true in a short run.
     """
     if request.sampler is not None:
-        _refuse_factors(request.sampler, request.model)
+        _refuse_coordinates(request.sampler, request.model)
         if request.dataset.sequential:
             refuse_in_order(request.model, request.sampler)
         return request.sampler.prepare(request, "")
@@ -238,8 +238,17 @@ def _if_as_fast(request: RunRequest, cost: RunCost | None) -> Setup | None:
     return None
 
 
-def _refuse_factors(sampler: Sampler, model: Model) -> None:
-    """Raise RefusedError where the sampler has no coordinates for factors with a sampled scale."""
+def _refuse_coordinates(sampler: Sampler, model: Model) -> None:
+    """Raise RefusedError where the sampler has no coordinates for the parameters of a model.
+
+    They are factors with a sampled scale, and linear predictors with columns of their own.
+    """
+    if model.designs and not sampler.own_designs:
+        raise RefusedError(
+            f"expected hmc-ecs or hmc for a table with --formula-for, found {sampler.name}, whose "
+            "linear predictors all have the same columns: use --sampler hmc-ecs, or hmc; or the "
+            "option varying without --formula-for"
+        )
     factors = model.factors
     if factors and not sampler.samples_scales:
         raise RefusedError(

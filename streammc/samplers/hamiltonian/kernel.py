@@ -69,6 +69,7 @@ class Problem:
     """Spread of first positions, in Laplace standard deviations."""
     modes: Matrix | None = None
     """(M, d) other modes, whitened: chains start around theta_star and these in turn."""
+
     @property
     def product(self) -> bool:
         """Whether the likelihood is estimated by a block-Poisson product."""

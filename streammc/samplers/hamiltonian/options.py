@@ -90,6 +90,8 @@ class TrajectoryOptions(Sampler):
     target_acceptance: float = DEFAULT_ACCEPTANCE
     spread: float | None = None
 
+    own_designs: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Check the options that do not depend on the data."""
         super().__post_init__()

@@ -62,6 +62,7 @@ class Laplace(Sampler):
 
     name: ClassVar[str] = "laplace"
     target: ClassVar[str] = WEIGHTED
+    own_designs: ClassVar[bool] = True
     draws_together: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling"
