@@ -200,6 +200,15 @@ names(b) <- paste0('beta[', rep(rownames(coef(m)), each = 4), ', ', rep(colnames
         "negative-binomial",
         {"varying": "phi"},
     ),
+    "negative-binomial, phi ~ sin + cos": Case(
+        bike,
+        f"casual ~ {BIKE}",
+        _TMB.format(call=f"casual ~ {BIKE}, dispformula = ~ sin + cos, family = nbinom2")
+        + "z <- f$disp; names(z) <- paste0('phi[', names(z), ']')\n"
+        "b <- c(b, z); s <- v[seq_along(b)]\n",
+        "negative-binomial",
+        ingest={"formula_for": "phi ~ sin + cos"},
+    ),
     "hurdle-poisson": Case(
         claims,
         "claims ~ age",
@@ -252,6 +261,15 @@ b <- c(b, shape = shape); s <- c(s, shape * sqrt(2 / n))
         "b <- c(b, z); s <- v[seq_along(b)] / rep(c(1, HALVES), each = 4)\n",
         "gaussian",
         {"varying": "sigma"},
+    ),
+    "gaussian, sigma ~ carat": Case(
+        diamonds,
+        "price ~ carat + depth + table",
+        _TMB.format(call="price ~ carat + depth + table, dispformula = ~ carat, family = gaussian")
+        + "z <- f$disp / HALVES; names(z) <- paste0('sigma[', names(z), ']')\n"
+        "b <- c(b, z); s <- v[1:6] / rep(c(1, HALVES), c(4, 2))\n",
+        "gaussian",
+        ingest={"formula_for": "sigma ~ carat"},
     ),
     "weibull, censored": Case(
         chains,

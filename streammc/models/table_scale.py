@@ -80,9 +80,14 @@ def describe_blocks(blocks: Iterable[ScaleBlock]) -> list[dict[str, Any]]:
 
 def blocks_from_description(described: Iterable[Mapping[str, Any]]) -> tuple[ScaleBlock, ...]:
     """Return the blocks that :func:`describe_blocks` described."""
-    listed = ("labels", "columns")
     return tuple(
-        ScaleBlock(**{k: tuple(v) if k in listed else v for k, v in entry.items()})
+        ScaleBlock(
+            **{
+                **entry,
+                "labels": tuple(entry["labels"]),
+                "columns": tuple(entry.get("columns", ())),
+            }
+        )
         for entry in described
     )
 

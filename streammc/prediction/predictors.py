@@ -128,6 +128,11 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
                 f"expected the knots, levels and kinds that the run's formula "
                 f"{mine.get('text')!r} was fitted with, found others in the store: {_LIKE}"
             )
+    if run.get("designs") != table.get("designs"):
+        raise IdentityError(
+            f"expected the formulas of the run for {_driven(run)}, found those for "
+            f"{_driven(table)} in the store: {_LIKE}"
+        )
     # Trials and censoring belong to the response, which a table to predict may lack.
     of_response = ("trials", "censored") if table.get("response") is not None else ()
     for key in ("offset", *of_response):
@@ -137,6 +142,11 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
                 f"{table[key] or 'none'}: {_LIKE}"
             )
     return warnings
+
+
+def _driven(design: Mapping[str, Any]) -> str:
+    """Return the names of the parameters that formulas of their own drive."""
+    return ", ".join(name for name in design.get("designs") or () if name) or "no parameter"
 
 
 def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:

@@ -36,6 +36,7 @@ from streammc.diagnostics.text import (
 )
 from streammc.diagnostics.weights import Audit, heavy_tailed
 from streammc.errors import AccessError, IdentityError, OutputError
+from streammc.models.table_scale import COEFFICIENT, INTERCEPT, blocks_from_description
 from streammc.plots.axes import ACCENT, CHAINS, GRID, INK, LIMIT, MUTED, plain, require_packages
 from streammc.plots.prediction_plots import (
     draw_bands,
@@ -397,8 +398,6 @@ COLUMNS: Final = {
 }
 """Statistic -> heading; that of ``band``, the interval, is its probability."""
 MOST_ROWS: Final = 200
-COEFFICIENT: Final = "coefficient"
-INTERCEPT: Final = "Intercept"
 
 
 class Table(NamedTuple):

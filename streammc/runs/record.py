@@ -194,7 +194,7 @@ def registered_model(described: Mapping[str, Any]) -> Model:
 
 
 DESIGN_KEYS: Final = (
-    *("features", "intercept", "standardization", "formula"),
+    *("features", "intercept", "standardization", "formula", "designs"),
     *("response", "offset", "trials", "censored"),
     # How the rows were made, so that another table, or the same one again, is read alike.
     *("weight", "row_id", "dtype", "missing", "n_dropped", "shuffle_seed", "cells"),

@@ -15,7 +15,14 @@ import streammc
 from streammc import from_table, models, registry, samplers, scorer
 from streammc.control_variates.bound import with_data
 from streammc.diagnostics.derived import exponentials
-from streammc.errors import ConfigError, ModelError, SamplingWarning, StoreError
+from streammc.errors import (
+    ConfigError,
+    IdentityError,
+    ModelError,
+    RefusedError,
+    SamplingWarning,
+    StoreError,
+)
 from streammc.models import check_model
 from streammc.models.check import evaluate
 from streammc.protocols import Rows
@@ -36,6 +43,9 @@ VARYING: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "hurdle-poisson": (("logit_hu",), (0.0, 0.0)),
 }
 """Parameters that vary, and where responses are drawn from: predictors of these means."""
+
+OWN_DESIGNS = ("hmc", "hmc-ecs", "hmc-ecs-signed", "laplace")
+"""Samplers whose linear predictors may have columns of their own."""
 
 
 def both(name: str, *varying: str) -> tuple[Any, Any]:
@@ -264,3 +274,178 @@ def test_ratios_are_of_what_the_first_predictor_means() -> None:
     assert shown(models.zero_inflated_poisson(varying="logit_zi")) == ["beta[x]"]
     assert shown(models.gaussian(varying="sigma")) == ["sigma[x]"]
     assert shown(models.multinomial(levels=3)) == ["beta[1, x]", "beta[2, x]"]
+
+
+def driven_table() -> tuple[dict[str, Any], Any, Any, Any]:
+    """Return a table of y, x and w, and the columns x and w of 2,000 rows: sigma is of x alone."""
+    rng = np.random.default_rng(14)
+    x, w = rng.normal(size=2000), rng.normal(3.0, 2.0, size=2000)
+    y = 1.0 + 0.5 * x - 0.3 * w + np.exp(0.2 + 0.4 * x) * rng.normal(size=2000)
+    return {"y": y, "x": x, "w": w}, x, w, y
+
+
+def means_of(run: Any, *names: str) -> Any:
+    posterior = run["posterior"]
+    return np.concatenate([posterior[k].mean(("chain", "draw")).values.ravel() for k in names])
+
+
+@pytest.mark.parametrize("build", ["hmc", "hmc_ecs", "hmc_ecs_signed", "laplace", "nuts"])
+def test_draws_with_columns_of_their_own_are_about_the_optimum(build: str) -> None:
+    table, x, w, y = driven_table()
+
+    def loss(theta: Any) -> float:
+        eta = theta[0] + theta[1] * x + theta[2] * w
+        return -float(stats.norm.logpdf(y, eta, np.exp(theta[3] + theta[4] * x)).sum())
+
+    best = optimize.minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-6})
+    error = np.array([0.049, 0.025, 0.012, 0.016, 0.016])  # about, of the posterior
+    sampler = samplers.hmc(trajectory="nuts") if build == "nuts" else getattr(samplers, build)()
+    data = from_table(table, formula="y ~ x + w", formula_for="sigma ~ x")
+    run = streammc.sample(data, models.gaussian(), sampler=sampler, seed=7, chains=2, draws=2000)
+    assert run["posterior"]["sigma"].dims[-1] == "sigma_dim"
+    found = means_of(run, "beta", "sigma")
+    assert np.all(np.abs(found - best.x) < 0.15 * error), (found - best.x) / error
+    # The scale of another column is another model: it is not about this optimum.
+    other = from_table(table, formula="y ~ x + w", formula_for="sigma ~ w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        wrong = streammc.sample(other, models.gaussian(), sampler=samplers.hmc(), seed=7, chains=2)
+    assert np.any(np.abs(means_of(wrong, "beta", "sigma") - best.x) > 1.0 * error)
+
+
+def test_a_formula_of_a_constant_is_the_family_itself() -> None:
+    table, *_ = driven_table()
+    constant = from_table(table, formula="y ~ x + w", formula_for="sigma ~ 1")
+    plain = from_table(table, formula="y ~ x + w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        one = streammc.sample(
+            constant, models.gaussian(), sampler=samplers.hmc(), seed=3, chains=2, draws=2000
+        )
+        two = streammc.sample(
+            plain, models.gaussian(), sampler=samplers.hmc(), seed=3, chains=2, draws=2000
+        )
+    sd = two["posterior"]["beta"].std(("chain", "draw")).values
+    assert np.all(np.abs(means_of(one, "beta") - means_of(two, "beta")) < 0.12 * sd)
+    log_scale = np.log(two["posterior"]["sigma"])
+    found = means_of(one, "sigma")
+    assert abs(found[0] - float(log_scale.mean())) < 0.12 * float(log_scale.std())
+
+
+def test_columns_that_are_all_of_them_change_no_bit() -> None:
+    table, *_ = driven_table()
+    data = from_table(table, formula="y ~ x + w")
+    both_all = from_table(table, formula="y ~ x + w", formula_for="sigma ~ x + w")
+    for sampler in (samplers.hmc(), samplers.hmc_ecs(subsample_size=200)):
+        one, two = (
+            streammc.sample(each, model, sampler=sampler, seed=5, chains=1, draws=50, warmup=50)
+            for each, model in (
+                (data, models.gaussian(varying="sigma")),
+                (both_all, models.gaussian()),
+            )
+        )
+        for name in ("beta", "sigma"):
+            np.testing.assert_array_equal(one["posterior"][name], two["posterior"][name])
+
+
+def test_sums_of_the_pass_are_those_of_the_columns() -> None:
+    table, *_ = driven_table()
+    data = from_table(table, formula="y ~ x + w", formula_for="sigma ~ x")
+    plain = from_table(table, formula="y ~ x + w")
+    own = streammc.control_variates.compute(data, models.gaussian())
+    at = np.array([0, 1, 2, 3, 4])  # of (beta, sigma) of three columns each
+    theta = np.zeros(6)
+    theta[at] = own.theta_star
+    model = models.gaussian(varying="sigma", prior="normal(0, 1e3)")
+    whole = streammc.control_variates.compute(plain, model, theta_star=theta)
+    assert own.log_lik == pytest.approx(whole.log_lik, rel=1e-13)
+    size = np.abs(whole.hessian).max()
+    np.testing.assert_allclose(own.gradient, whole.gradient[at], atol=1e-12 * size)
+    np.testing.assert_allclose(own.hessian, whole.hessian[np.ix_(at, at)], atol=1e-12 * size)
+    assert np.abs(whole.gradient[5]) > 1e-3  # the sixth coefficient is none of the model
+
+
+def test_questions_of_columns_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    n = 3000
+    x, w = rng.normal(size=n), rng.normal(5.0, 2.0, size=n)
+    zero = rng.random(n) < special.expit(-3.0 + 0.4 * w)
+    k = np.where(zero, 0, rng.poisson(np.exp(0.5 + 0.3 * x)))
+    table = {"x": x, "w": w, "k": k}
+    data = from_table(table, formula="k ~ x", formula_for="logit_zi ~ w", dtype="float64")
+    model = models.zero_inflated_poisson()
+    settings: dict[str, Any] = {"seed": 1, "chains": 2, "sampler": samplers.hmc()}
+    streammc.sample(data, model, draws=100, path=tmp_path / "run", **settings)
+    run = streammc.sample(data, model, draws=200, path=tmp_path / "run", **settings)
+    whole = streammc.sample(data, model, draws=200, path=tmp_path / "whole", **settings)
+    posterior = run["posterior"]
+    b, z = (posterior[v].values.reshape(-1, 2).T for v in ("beta", "logit_zi"))
+    np.testing.assert_array_equal(posterior["logit_zi"], whole["posterior"]["logit_zi"])
+
+    def mean(x: Any, w: Any) -> Any:
+        return np.exp(b[0] + b[1] * x) * special.expit(-z[0] - z[1] * w)
+
+    expected = np.array([mean(*each).mean() for each in zip(x, w, strict=True)])
+    predicted = streammc.predict(run, data, draws=400)
+    at = predicted["row_id"].values
+    np.testing.assert_allclose(predicted["mean"].values, expected[at], rtol=1e-9)
+    for name, moved in (("x", mean(x[:, None] + 1.0, w[:, None])),
+                        ("w", mean(x[:, None], w[:, None] + 1.0))):  # fmt: skip
+        compared = streammc.comparisons(run, data, variables=name).to_pydict()
+        change = float((moved - mean(x[:, None], w[:, None])).mean())
+        assert compared["estimate"][0] == pytest.approx(change, rel=1e-3)
+    scorer.export(run, tmp_path / "model.json")
+    few = {"x": x[:50], "w": w[:50]}
+    scored = scorer.load(tmp_path / "model.json").predict(few)
+    assert np.abs(np.asarray(scored["mean"]) / expected[:50] - 1.0).max() < 0.05  # 200 draws
+    score = streammc.score(run, data)
+    eta = np.exp(b[0] + b[1] * x[:, None]), special.expit(z[0] + z[1] * w[:, None])
+    density = (1.0 - eta[1]) * stats.poisson.pmf(k[:, None], eta[0])
+    total = np.log((np.where(k[:, None] == 0, eta[1], 0.0) + density).mean(axis=1)).sum()
+    assert score["lpd"]["estimate"] == pytest.approx(total, rel=1e-6)
+    residuals = streammc.residuals(run, data)["residual"].values
+    assert abs(residuals.mean()) < 4.5 / np.sqrt(n)
+    assert abs(residuals.std() - 1.0) < 4.5 / np.sqrt(2 * n)
+    other = from_table(table, formula="k ~ x + w", dtype="float64")
+    with pytest.raises(IdentityError, match="formulas of the run for logit_zi, found those for no"):
+        streammc.predict(run, other)
+
+
+def test_default_priors_are_of_the_columns_of_each() -> None:
+    table, x, _, y = driven_table()
+    data = from_table({**table, "y": 1e3 * y}, formula="y ~ x + w", formula_for="sigma ~ x")
+    bound = with_data(models.gaussian(), data)
+    (scale,) = (each for each in bound.prior.joint if "sigma[x]" in each.labels)
+    assert scale.labels == ("sigma[Intercept]", "sigma[x]")
+    own = from_table({"y": 1e3 * y, "x": x}, formula="y ~ x")
+    alone = with_data(models.gaussian(varying="sigma"), own)
+    (expected,) = (each for each in alone.prior.joint if "sigma[x]" in each.labels)
+    np.testing.assert_allclose(scale.covariance, expected.covariance, rtol=1e-12)
+    np.testing.assert_allclose(scale.location, expected.location, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "formula_for", "kind", "found"),
+    [
+        (models.logistic(), "sigma ~ x", ModelError, "parameters that formulas of their own"),
+        (models.gaussian(), "nu ~ x", ConfigError, "found 'nu': choose among sigma"),
+        (models.gaussian(varying="sigma"), "sigma ~ x", ConfigError, "the option varying beside"),
+        (models.poisson(), "phi ~ x", ModelError, "choose another family"),
+    ],
+)
+def test_a_formula_that_nothing_drives_is_refused(
+    model: Any, formula_for: str, kind: type[Exception], found: str
+) -> None:
+    rng = np.random.default_rng(3)
+    table = {"y": rng.integers(0, 2, 50), "x": rng.normal(size=50)}
+    data = from_table(table, formula="y ~ x", formula_for=formula_for)
+    with pytest.raises(kind, match=found):
+        streammc.sample(data, model, seed=1)
+
+
+@pytest.mark.parametrize("name", [n for n in registry.SAMPLERS if n not in OWN_DESIGNS])
+def test_samplers_without_coordinates_for_it_are_refused(name: str) -> None:
+    table, *_ = driven_table()
+    data = from_table(table, formula="y ~ x + w", formula_for="sigma ~ x")
+    with pytest.raises(RefusedError, match=f"found {name}, whose"):
+        streammc.sample(data, models.gaussian(), sampler=registry.sampler(name)(), seed=1)

@@ -83,7 +83,7 @@ class Problem:
     @property
     def dim(self) -> int:
         """Number of parameters: length of z."""
-        return self.base.factor.shape[1]
+        return int(self.base.factor.shape[1])
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> HamiltonianKernel:
         """Return the kernel of chain ``chain`` of the run with this seed."""
