@@ -63,6 +63,8 @@ def info(output: Output, path: str) -> None:
     }
     if kind == "store" and document["formula"] is not None:
         shown["formula"] = document["formula"]["text"]
+        each = [stated["formula"] for stated in document.get("designs") or ()]
+        shown["designs"] = ", ".join(each) or None
         shown["missing values"] = missing_text(document["formula"])
     if kind == "run":
         from streammc.runs.record import versions_text

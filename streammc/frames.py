@@ -125,8 +125,10 @@ def _options_of(design: Mapping[str, Any], formula: str) -> IngestOptions:
     """Return the options with which ``streammc.fit`` made the rows of a run."""
     cells = design.get("cells")
     seed = design.get("shuffle_seed", 0)
+    designs = design.get("designs") or ()
     return IngestOptions(
-        formula=formula,
+        formula=designs[0]["formula"] if designs else formula,
+        formula_for=tuple(each["formula"] for each in designs[1:]),
         offset=None if "offset(" in formula else design.get("offset"),
         trials=design.get("trials"),
         censored=design.get("censored"),

@@ -103,7 +103,8 @@ def _toml_type(each: Field[Any], hint: Any) -> Any:
     kind, choices = each.metadata.get("kind"), each.metadata.get("choices")
     if choices:
         return Literal[choices]
-    return tuple[str, ...] if kind in ("names", "spellings") else hint
+    several = kind in ("names", "spellings") or (kind == "text" and each.metadata.get("multiple"))
+    return tuple[str, ...] if several else hint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from streammc.stores.formula.parser import (
     MISSING,
     Call,
     Column,
+    Driven,
     Node,
     Term,
     Terms,
@@ -249,6 +250,11 @@ KINDS: Final = ("number", "boolean", "text", "category")
 """Kinds of table columns; a category is a dictionary column whose levels are numbers."""
 FACTORS: Final = "factors"
 """Key of a stored formula: grouping columns whose levels are columns of the design."""
+DESIGNS: Final = "designs"
+"""Attribute of a store: ``parameter``, ``formula`` and names of the ``columns`` of each predictor.
+
+The parameter of the first is empty. Absent where all predictors have all columns.
+"""
 STAND_INS: Final = "missing"
 """Key of a stored formula: what stands for the missing values of columns that had some.
 
@@ -428,6 +434,36 @@ class Design:
     def response(self, values: Values, report: Report) -> Any:
         """Return the response, (m,) float64."""
         return finite(self.terms.response, values, self.states, report)
+
+    def designs(self, driven: Sequence[Driven]) -> list[dict[str, Any]]:
+        """Return the columns of each predictor as in the attribute ``designs`` of a store.
+
+        Raises
+        ------
+        DataError
+            If a column of one is none of all: their terms give it another coding.
+        """
+        everything = [column.name for column in self.columns]
+        designs, left = [], dict.fromkeys(everything)
+        for parameter, formula in driven:
+            own = _columns(read_terms(formula), json.dumps(self.states))
+            names = [column.name for column in own]
+            wrong = next((name for name in names if name not in everything), None)
+            if wrong is not None:
+                raise DataError(
+                    f"expected {wrong!r} of {formula[:60]!r} among the columns of all formulas, "
+                    "found levels coded in another way: write its interactions with their main "
+                    "effects in every formula"
+                )
+            designs.append({"parameter": parameter, "formula": formula, "columns": names})
+            for name in names:
+                left.pop(name, None)
+        if left:
+            raise DataError(
+                f"expected every column in a formula, found {next(iter(left))!r} in none: leave "
+                "out --missing-as, or write interactions with their main effects"
+            )
+        return designs
 
     def document(self) -> dict[str, Any]:
         """Return the design as plain JSON, for :func:`read_design` to restore."""

@@ -950,3 +950,78 @@ def _check_response_and_names(terms: Terms) -> None:
                         f"expected different names of columns and terms, found {name!r} as a "
                         "column and a term: rename the column"
                     )
+
+
+_MAIN: Final = "--formula"
+
+
+class Driven(NamedTuple):
+    """The formula of a linear predictor."""
+
+    parameter: str
+    """Name of the parameter that it drives, its left side; empty: that of the response."""
+    formula: str
+
+
+def formula_of_all(formula: object, others: Sequence[str]) -> tuple[str, list[Driven]]:
+    """Return the formula of the columns of several predictors, and the formula of each.
+
+    Parameters
+    ----------
+    formula
+        That of the response.
+    others
+        Formulas such as ``sigma ~ x``, each of a parameter.
+
+    Raises
+    ------
+    ConfigError
+        If a formula is wrong, has no intercept, offsets or groups; or drives no parameter of its
+        own.
+    """
+    main = read_terms(formula)
+    terms, driven = list(main.terms), [Driven("", main.text)]
+    _check_predictor(_MAIN, main)
+    for text in others:
+        left, tilde, _ = text.partition("~")
+        name = left.strip()
+        if not tilde or not name.isidentifier():
+            raise ConfigError(
+                f"expected --formula-for 'PARAMETER ~ terms', found {text[:60]!r}: write the name "
+                "of a parameter left of '~', such as 'sigma ~ x'"
+            )
+        if any(name == each.parameter for each in driven):
+            raise ConfigError(
+                f"expected one formula for {name!r}, found two: leave out --formula-for "
+                f"{text[:60]!r}, or write its terms into the other"
+            )
+        own = read_terms(text)
+        _check_predictor(f"--formula-for {text[:60]!r}", own)
+        driven.append(Driven(name, own.text))
+        terms += [term for term in own.terms if term not in terms]
+    more = [":".join(map(_written, term.factors)) for term in terms[len(main.terms) :]]
+    whole = " + ".join([main.text, *more])
+    if {*read_terms(whole).terms} != {*terms}:
+        raise ConfigError(
+            f"expected terms that can be joined to {main.text[:60]!r}, found {more[0]!r}: write "
+            "them into --formula too, or without numbers"
+        )
+    return whole, driven
+
+
+def _check_predictor(where: str, terms: Terms) -> None:
+    """Raise ConfigError unless a formula has an intercept, no groups, and in others no offset."""
+    wrong = "" if terms.intercept else "no intercept"
+    wrong = wrong or ("groups (1 | g)" if terms.groups else "")
+    wrong = wrong or ("an offset" if terms.offsets and where != _MAIN else "")
+    if wrong:
+        raise ConfigError(
+            f"expected an intercept and columns alone in formulas beside --formula-for, found "
+            f"{wrong} in {where}: change it, or leave out --formula-for"
+        )
+
+
+def _written(node: Node) -> str:
+    """Return an expression as a formula has it."""
+    plain = not isinstance(node, Column) or node.name.isidentifier()
+    return label(node) if plain else f"`{label(node)}`"

@@ -10,7 +10,7 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import STAND_INS, read_design
-from streammc.stores.formula.parser import columns_of, read_terms
+from streammc.stores.formula.parser import Driven, columns_of, formula_of_all, read_terms
 from streammc.stores.ingest.columns import INTERCEPT, OTHERS
 from streammc.stores.ingest.table_options import TableOptions
 from streammc.stores.sources.tables import Table
@@ -31,6 +31,8 @@ class IngestOptions(TableOptions):
     """Statistics of the responses of a cell that suffice for the family of a fit; see ``Model``."""
     cloud: str | None = None
     """``None`` for chunks that are mapped; ``"raw"`` or ``"zstd"`` for shards."""
+    driven: tuple[Driven, ...] = ()
+    """Formula of each linear predictor where they have their own; ``formula`` has all terms."""
     like: Mapping[str, Any] | None = None
     """Attributes of an existing store: its columns, fitted formula and standardisation."""
 
@@ -63,6 +65,13 @@ class IngestOptions(TableOptions):
             raise ConfigError(
                 "expected --trials or --censored, found both: successes are no times; leave one out"
             )
+        texts = [self.formula_for] if isinstance(self.formula_for, str) else self.formula_for
+        if not isinstance(texts, Iterable) or not all(isinstance(each, str) for each in texts):
+            raise ConfigError(
+                f"expected texts as formula_for, found {self.formula_for!r:.60}: give one, such as "
+                "'sigma ~ x', or a list of them"
+            )
+        object.__setattr__(self, "formula_for", tuple(texts))
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
             raise ConfigError(
                 f"expected an integer as seed, found {self.seed!r}: give a whole number"
@@ -133,6 +142,29 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
     return replace(options, response=None, trials=None, censored=None, weight=weight)
 
 
+def _joined(options: IngestOptions) -> IngestOptions:
+    """Return options with the formula of all linear predictors.
+
+    Raises
+    ------
+    ConfigError
+        If there is no formula, a formula is wrong, or groups have effects.
+    """
+    if options.formula is None:
+        raise ConfigError(
+            f"expected a --formula beside --formula-for {options.formula_for[0]!r}, found none: "
+            "give the formula of the response"
+        )
+    if options.group is not None or options.group_as is not None:
+        raise ConfigError(
+            f"expected a table without groups beside --formula-for {options.formula_for[0]!r}, "
+            "found --group or --group-as: leave one of them out"
+        )
+    formula, driven = formula_of_all(options.formula, options.formula_for)
+    # Sums of the responses of a cell are those of a family without further predictors.
+    return replace(options, formula=formula, formula_for=(), driven=tuple(driven), sufficient=None)
+
+
 def as_in(options: IngestOptions, store: Any) -> IngestOptions:
     """Return options that reproduce the columns of an existing store, on its scale.
 
@@ -141,7 +173,7 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
     if options.shuffle is None:
         options = replace(options, shuffle=store is None)
     if store is None:
-        return options
+        return _joined(options) if options.formula_for else options
     if not hasattr(store, "attributes"):
         from streammc.stores.store import open_store
 
@@ -153,9 +185,9 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
         )
     attributes = dict(store.attributes)
     columns = ("formula", "response", "features", *OTHERS, "codes_above")
-    decided = (*columns, "group", "group_as", "missing_as")
+    decided = (*columns, "formula_for", "group", "group_as", "missing_as")
     for name in decided:
-        if getattr(options, name) is not None:
+        if getattr(options, name) not in (None, ()):
             option = name.replace("_", "-")
             raise ConfigError(f"expected --like or --{option}, found both: leave out --{option}")
     for name in ("standardize", "intercept"):

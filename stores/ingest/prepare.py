@@ -17,7 +17,7 @@ from streammc.protocols import Index, Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import CELLS, CODES, GROUP, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
-from streammc.stores.formula.fitted import Design, described_stand_ins
+from streammc.stores.formula.fitted import DESIGNS, Design, described_stand_ins
 from streammc.stores.formula.parser import Column, read_terms
 from streammc.stores.in_threads import ahead
 from streammc.stores.ingest.cells import (
@@ -114,6 +114,7 @@ class Prepared:
         self._table = table
         self._blocks: TableBlocks | FormulaBlocks
         self._design: Design | None = None
+        self._designs: list[dict[str, Any]] = []
         factors: Sequence[CodedFactor] = ()
         self.codes: list[CodedFactor] = []
         early = None
@@ -123,6 +124,10 @@ class Prepared:
             options = replace(options, intercept=formula.design.terms.intercept)
             self.columns, block_columns = formula.columns, formula.block_columns
             early = formula.early_scan
+            if options.like is not None:
+                self._designs = options.like.get(DESIGNS) or []
+            elif options.driven:
+                self._designs = formula.design.designs(options.driven)
             if options.like is None:
                 self.warnings += doubtful_levels(formula.design)
                 self.warnings += single_levels(formula.design)
@@ -355,6 +360,8 @@ class Prepared:
             attributes[ROW_ID] = self._ids.column
         if self._design is not None and self._design.factors:
             attributes["factors"] = self._design.described_factors()
+        if self._designs:
+            attributes[DESIGNS] = self._designs
         if self.groups is not None:
             attributes["groups"] = self.groups.describe()
         elif self._labels is not None:

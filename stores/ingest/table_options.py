@@ -43,6 +43,9 @@ class ColumnOptions:
         gets a random intercept, as by ``(1 | column)`` in a formula, which can also have a slope,
         ``(1 + x | column)``. The rows of a group are stored together, and the groups in random
         order. The column can have no other role.
+    formula_for : text or list of texts
+        ``"sigma ~ x"``: the columns on which another parameter of the model depends, beside those
+        of ``formula`` for the response, a formula each. The store has the columns of all.
     group_as : mapping from factors to 'columns' or 'integrated', or None
         How the effects of the factors of terms ``(1 | g)`` are handled: integrated out, of one of
         them, or as a column for each of at most 300 levels, with one sampled scale. ``None``: a
@@ -108,6 +111,15 @@ class ColumnOptions:
     )
     group: str | None = setting(
         None, "Groups with a random intercept, as (1 | COLUMN).", metavar="COLUMN", key="ingest"
+    )
+    formula_for: str | Sequence[str] = setting(
+        (),
+        "'sigma ~ x': columns of another parameter; repeatable.",
+        kind="text",
+        multiple=True,
+        metavar="TEXT",
+        key="ingest",
+        environment=False,
     )
     group_as: Mapping[str, str] | Sequence[str] | None = setting(
         None, "g=columns or g=integrated, of a term (1 | g).", kind="names", key="ingest"

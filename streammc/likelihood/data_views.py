@@ -470,8 +470,7 @@ def with_designs(model: Any, attributes: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     attributes
-        Those of the store: ``designs`` has the names of the columns by parameter, ``""`` for the
-        first predictor.
+        Those of the store, see ``stores.formula.fitted.DESIGNS``.
 
     Raises
     ------
@@ -483,7 +482,7 @@ def with_designs(model: Any, attributes: Mapping[str, Any]) -> Any:
     stated = attributes.get("designs")
     if not stated or model.designs:
         return model
-    names = [name for name in stated if name]
+    names = [each["parameter"] for each in stated[1:]]
     if getattr(model, "varying", ()):
         raise ConfigError(
             f"expected the formula of {names[0]!r} that the store has, found the option varying "
@@ -491,8 +490,8 @@ def with_designs(model: Any, attributes: Mapping[str, Any]) -> Any:
         )
     place = {name: j for j, name in enumerate(attributes["features"])}
     varied = model.varied(names)
-    of = ["" for _ in range(varied.n_linear - len(names))] + names
-    designs = tuple(tuple(sorted(place[each] for each in stated[name])) for name in of)
+    columns = [tuple(sorted(place[name] for name in each["columns"])) for each in stated]
+    designs = (*columns[:1] * (varied.n_linear - len(names)), *columns[1:])
     return replace(varied, designs=designs)
 
 

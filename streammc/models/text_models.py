@@ -73,7 +73,7 @@ class DensityModel(LinearModel):
         if wrong is not None:
             known = f"choose among {', '.join(own)}" if own else "it has none, leave varying out"
             raise ConfigError(
-                f"expected varying as parameters of {self.name!r}, each once, found {wrong!r}: "
+                f"expected parameters of {self.name!r} that vary, each once, found {wrong!r}: "
                 f"{known}"
             )
         if names:

@@ -146,7 +146,8 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
 
 def _driven(design: Mapping[str, Any]) -> str:
     """Return the names of the parameters that formulas of their own drive."""
-    return ", ".join(name for name in design.get("designs") or () if name) or "no parameter"
+    driven = [each["parameter"] for each in (design.get("designs") or ())[1:]]
+    return ", ".join(driven) or "no parameter"
 
 
 def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:

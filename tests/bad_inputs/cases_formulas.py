@@ -15,6 +15,20 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour' --response late
 streammc ingest flights.csv new.zarr --formula 'late ~ hour' --no-intercept
 streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight hour
 streammc ingest flights.csv new.zarr --formula 'late ~ (hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma + phi ~ hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ week'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ hour - 1'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour - 1' --formula-for 'sigma ~ hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ offset(hour)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ hour + (1 | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --formula-for 'sigma ~ hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ 1' --group carrier
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ 1' --formula-for 'sigma ~ hour'
+streammc ingest flights.csv new.zarr --response late --formula-for 'sigma ~ hour'
+streammc ingest flights.csv new.zarr --like flights.zarr --formula-for 'sigma ~ hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --formula-for 'sigma ~ C(carrier):hour'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour & distance'
 streammc ingest flights.csv new.zarr --formula 'late ~ "hour"'

@@ -13,7 +13,8 @@ from scipy import optimize, special, stats
 
 import streammc
 from streammc import from_table, models, registry, samplers, scorer
-from streammc.control_variates.bound import with_data
+from streammc.control_variates.bound import bind, with_data
+from streammc.control_variates.full_pass.block_pass import RowSums
 from streammc.diagnostics.derived import exponentials
 from streammc.errors import (
     ConfigError,
@@ -349,20 +350,25 @@ def test_columns_that_are_all_of_them_change_no_bit() -> None:
 
 
 def test_sums_of_the_pass_are_those_of_the_columns() -> None:
-    table, *_ = driven_table()
+    table, x, w, y = driven_table()
     data = from_table(table, formula="y ~ x + w", formula_for="sigma ~ x")
-    plain = from_table(table, formula="y ~ x + w")
-    own = streammc.control_variates.compute(data, models.gaussian())
-    at = np.array([0, 1, 2, 3, 4])  # of (beta, sigma) of three columns each
-    theta = np.zeros(6)
-    theta[at] = own.theta_star
-    model = models.gaussian(varying="sigma", prior="normal(0, 1e3)")
-    whole = streammc.control_variates.compute(plain, model, theta_star=theta)
-    assert own.log_lik == pytest.approx(whole.log_lik, rel=1e-13)
-    size = np.abs(whole.hessian).max()
-    np.testing.assert_allclose(own.gradient, whole.gradient[at], atol=1e-12 * size)
-    np.testing.assert_allclose(own.hessian, whole.hessian[np.ix_(at, at)], atol=1e-12 * size)
-    assert np.abs(whole.gradient[5]) > 1e-3  # the sixth coefficient is none of the model
+    own, whole = bind(data, models.gaussian()).model, models.gaussian(varying="sigma")
+    assert own.designs == ((0, 1, 2), (0, 1))
+    at = [0, 1, 2, 3, 4]  # of (beta, sigma) of three columns each
+    rng = np.random.default_rng(15)
+    X, zeros, ones = np.c_[np.ones(len(x)), x, w], np.zeros(len(x)), np.ones(len(x))
+    theta, shifts = rng.normal(0.0, 0.3, 5), rng.normal(0.0, 0.1, (3, 5))
+    found = []
+    with_none = np.append(theta, 0.0), np.c_[shifts, np.zeros(3)]
+    for model, points in ((own, (theta, shifts)), (whole, with_none)):
+        sums, squares, left = RowSums(model, *points, 2, 3), np.zeros(len(x)), np.empty((3, len(x)))
+        sums.add(X, y, zeros, ones, squares, left)
+        found.append((*sums.expansion(), left))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1][at])
+    np.testing.assert_array_equal(found[0][2], found[1][2][np.ix_(at, at)])
+    np.testing.assert_array_equal(found[0][3], found[1][3])
+    assert np.abs(found[1][1][5]) > 1.0  # the sixth coefficient is none of the model
 
 
 def test_questions_of_columns_of_their_own(tmp_path: Path) -> None:
@@ -414,7 +420,7 @@ def test_questions_of_columns_of_their_own(tmp_path: Path) -> None:
 def test_default_priors_are_of_the_columns_of_each() -> None:
     table, x, _, y = driven_table()
     data = from_table({**table, "y": 1e3 * y}, formula="y ~ x + w", formula_for="sigma ~ x")
-    bound = with_data(models.gaussian(), data)
+    bound = bind(data, models.gaussian()).model
     (scale,) = (each for each in bound.prior.joint if "sigma[x]" in each.labels)
     assert scale.labels == ("sigma[Intercept]", "sigma[x]")
     own = from_table({"y": 1e3 * y, "x": x}, formula="y ~ x")

@@ -55,6 +55,7 @@ class Coupled:
     n_linear: int
     n_scalar: int
     constants = np.zeros(0)
+    designs = ()
 
     @property
     def link(self):
