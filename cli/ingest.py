@@ -19,6 +19,7 @@ from streammc.cli.options import command
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.values import refuse_file_name
+from streammc.diagnostics.text import formula_text
 from streammc.settings import values_of
 from streammc.stores.ingest.table_options import LayoutOptions, LikeOption, TableOptions
 
@@ -70,7 +71,7 @@ def ingest(ctx: click.Context, settings: IngestSettings) -> None:
         "store": result["path"],
         "rows": rows_text(result["n_rows"], result.get("cells")),
         "dropped": result.get("n_dropped") or None,
-        "formula": result["formula"] and result["formula"]["text"],
+        "formula": formula_text(result),
         "response": result["response"],
         "features": result["features"],
         "reference levels": references_text(result.get("references")),
@@ -158,6 +159,7 @@ def ingest_receipt(settings: IngestSettings) -> Receipt:
     for name in (
         "like",
         "row_id",
+        "formula_for",
         "group",
         "group_as",
         "codes_above",
@@ -166,7 +168,7 @@ def ingest_receipt(settings: IngestSettings) -> Receipt:
         "missing_as",
         "cells",
     ):
-        if options[name] is None:
+        if options[name] in (None, ()):
             del options[name]
     if like is not None:
         options["like"] = open_store(like).fingerprint

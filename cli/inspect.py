@@ -20,7 +20,7 @@ from streammc.cli.design_words import (
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.diagnostics.text import missing_text
+from streammc.diagnostics.text import formula_text, missing_text
 from streammc.errors import one_line
 from streammc.models.mixed.effect_terms import formula_term
 
@@ -62,9 +62,8 @@ def info(output: Output, path: str) -> None:
         if not isinstance(value, dict) and value is not None
     }
     if kind == "store" and document["formula"] is not None:
-        shown["formula"] = document["formula"]["text"]
-        each = [stated["formula"] for stated in document.get("designs") or ()]
-        shown["designs"] = ", ".join(each) or None
+        shown["formula"] = formula_text(document)
+        shown.pop("designs", None)
         shown["missing values"] = missing_text(document["formula"])
     if kind == "run":
         from streammc.runs.record import versions_text

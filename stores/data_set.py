@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from streammc.diagnostics.text import formula_text
 from streammc.likelihood.unit_words import ROW
 from streammc.protocols import Coding, ColumnTerm, Dataset, Index, Vector
 
@@ -117,8 +118,7 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     ``layout`` has facts about its arrays, by name.
     """
     attributes = dataset.attributes
-    groups, formula = attributes.get("groups"), attributes.get("formula")
-    cells = attributes.get("cells")
+    groups, cells = attributes.get("groups"), attributes.get("cells")
     levels = dict.fromkeys(each for several in dataset.references().values() for each in several)
     return {
         "place": dataset.address,
@@ -126,7 +126,7 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
         **({"rows of the table": cells["rows"]} if cells else {}),
         "response": dataset.response or "none",
         "features": list(dataset.feature_names),
-        "formula": formula and formula.get("text"),
+        "formula": formula_text(attributes),
         "reference levels": list(levels) or None,
         "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
         "standardised": attributes.get("standardization") is not None,

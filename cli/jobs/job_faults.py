@@ -304,10 +304,11 @@ def _shown(names: Sequence[str]) -> str:
 
 def _named_columns(ingest: Any) -> Iterator[tuple[str, str]]:
     """Yield path of the key and name of every column that [ingest] names."""
-    from streammc.stores.formula.parser import columns_of, read_terms
+    from streammc.stores.formula.parser import columns_of, formula_of_all, read_terms
 
     if ingest.formula is not None:
-        terms = read_terms(ingest.formula)
+        formula, others = ingest.formula, ingest.formula_for or ()
+        terms = read_terms(formula_of_all(formula, others)[0] if others else formula)
         names = [*columns_of(terms.response), *terms.columns, *(g.column for g in terms.groups)]
         for column in dict.fromkeys(names):
             yield "ingest.formula", column
@@ -327,7 +328,8 @@ def _to_predict(job: JobFile) -> list[tuple[str, str]]:
         return []
     needed = [*(ingest.features or ()), *([ingest.offset] if ingest.offset else [])]
     try:
-        needed += [] if ingest.formula is None else read_terms(ingest.formula).columns
+        for text in [ingest.formula or (), *(ingest.formula_for or ())]:
+            needed += read_terms(text).columns if text else []
     except StreammcError:
         return []
     return [("predict.files", column) for column in dict.fromkeys(needed)]

@@ -214,6 +214,10 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         check_document(formula, what)
     if "generations" in attributes:
         require("generations", good_generations(attributes), "generations that add up to n_rows")
+    if "designs" in attributes:
+        from streammc.stores.formula.fitted import good_designs
+
+        require("designs", good_designs(attributes), "columns of each formula in the features")
     if "factors" in attributes:
         from streammc.stores.formula.fitted import good_factors
 

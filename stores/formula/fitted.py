@@ -78,6 +78,25 @@ def good_factors(attributes: Mapping[str, Any]) -> bool:
     return end <= len(attributes["features"])
 
 
+def good_designs(attributes: Mapping[str, Any]) -> bool:
+    """Return whether the attribute ``designs`` fits the features of a store."""
+    stated, features = attributes["designs"], {*attributes["features"]}
+    if not isinstance(stated, list) or len(stated) < 2:
+        return False
+    for place, each in enumerate(stated):
+        if not isinstance(each, dict) or {*each} != {"parameter", "formula", "columns"}:
+            return False
+        parameter, columns = each["parameter"], each["columns"]
+        if not isinstance(parameter, str) or not isinstance(each["formula"], str):
+            return False
+        if (parameter == "") != (place == 0) or not isinstance(columns, list):
+            return False
+        known = all(isinstance(name, str) and name in features for name in columns)
+        if not columns or not known or len({*columns}) != len(columns):
+            return False
+    return True
+
+
 class DesignColumn(NamedTuple):
     """A column of the design: ``scale`` times a product of fields."""
 

@@ -995,6 +995,7 @@ def formula_of_all(formula: object, others: Sequence[str]) -> tuple[str, list[Dr
                 f"expected one formula for {name!r}, found two: leave out --formula-for "
                 f"{text[:60]!r}, or write its terms into the other"
             )
+        refuse_powers(text)
         own = read_terms(text)
         _check_predictor(f"--formula-for {text[:60]!r}", own)
         driven.append(Driven(name, own.text))

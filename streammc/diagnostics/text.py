@@ -144,6 +144,12 @@ def factor_text(value: float | None) -> str:
     return f"{value:.{min(1 - math.floor(math.log10(abs(value - 1.0))), 15)}f}"
 
 
+def formula_text(attributes: Mapping[str, Any]) -> str | None:
+    """Return the formula of a store, or all of them: ``y ~ x + w; sigma ~ x``."""
+    texts = [each["formula"] for each in attributes.get("designs") or ()]
+    return "; ".join(texts) or (attributes.get("formula") or {}).get("text")
+
+
 def missing_text(formula: Mapping[str, Any] | None) -> str | None:
     """Return what stands for missing values in a stored formula, ``12 of 'age' at 50.3``."""
     each = [

@@ -27,6 +27,7 @@ from streammc.diagnostics.text import (
     cell_text,
     compared_text,
     factor_text,
+    formula_text,
     interval_heading,
     interval_names,
     missing_text,
@@ -297,7 +298,7 @@ def model_facts(request: ReportRequest) -> dict[str, str]:
     temperature = request.document["temperature"]
     facts: dict[str, Any] = {
         "model": request.model,
-        "formula": (store.get("formula") or {}).get("text"),
+        "formula": formula_text(store),
         "missing values": missing_text(store.get("formula")),
         "temperature": None if temperature == 1.0 else temperature,
     }

@@ -61,6 +61,11 @@ DOCUMENTS: Final[tuple[tuple[str, str, str, Change], ...]] = (
     ("groups-number.zarr", "groups.zarr", "group/zarr.json", lambda found: found.update(shape=[2, 2])),
     ("groups-chunk.zarr", "groups.zarr", "group_offset/zarr.json", chunks(2)),
     ("factors.zarr", "flights.zarr", "zarr.json", own(factors=[{"column": "g", "first": 9}])),
+    ("designs.zarr", "flights.zarr", "zarr.json", own(designs=[{"parameter": "sigma"}])),
+    ("designs-columns.zarr", "formula.zarr", "zarr.json", own(designs=[
+        {"parameter": name, "formula": f"{name or 'late'} ~ gone", "columns": ["gone"]}
+        for name in ("", "sigma")
+    ])),
     ("factors-formula.zarr", "formula.zarr", "zarr.json", formula(factors=["week"])),
     ("codes-attribute.zarr", "coded.zarr", "zarr.json", own(codes=[{"column": "g", "first": 9}])),
     ("codes-number.zarr", "coded.zarr", "zarr.json", lambda found: found["attributes"]["streammc"].pop("codes")),

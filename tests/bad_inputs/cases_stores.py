@@ -75,6 +75,8 @@ streammc info meta-byte.zarr
 streammc ingest flights.csv new.zarr --like expression.zarr
 streammc info groups-attribute.zarr
 streammc info groups-number.zarr
+streammc info designs.zarr
+streammc info designs-columns.zarr
 streammc info factors.zarr
 streammc info factors-formula.zarr
 streammc info groups-chunk.zarr
