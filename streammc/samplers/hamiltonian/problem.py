@@ -287,7 +287,7 @@ def subsampled(
 
 
 def _wide_base(base: Base, model: Model, q: int, at: Index) -> Base:
-    """Return ``base`` with coefficients of all q columns in each predictor, see ``models.wide``.
+    """Return ``base`` in the layout of ``models.base.wide``, with q columns in each predictor.
 
     Those that a predictor has not stay at 0: their rows of S are 0, and their priors flat. S is
     still lower triangular, since ``at`` ascends.
