@@ -281,6 +281,17 @@ class NamedPrior(ParamType):
             self.fail(str(error), param, ctx)
 
 
+class FormulaText(ParamType):
+    """A formula; ``;`` separates several in a variable."""
+
+    name = "text"
+    envvar_list_splitter = ";"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the text; it is read with the other formulas."""
+        return str(value)
+
+
 class Limits(ParamType):
     """Limits such as ``rhat=1.01,ess=400`` that a run must satisfy."""
 
@@ -340,6 +351,7 @@ def _literal(text: str) -> Any:
 
 KINDS: Final[dict[str, ParamType]] = {
     "category": WholeNumber(0),
+    "formulas": FormulaText(),
     "limits": Limits(),
     "model": ModelName(),
     "names": Names(),

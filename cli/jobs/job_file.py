@@ -103,8 +103,7 @@ def _toml_type(each: Field[Any], hint: Any) -> Any:
     kind, choices = each.metadata.get("kind"), each.metadata.get("choices")
     if choices:
         return Literal[choices]
-    several = kind in ("names", "spellings") or (kind == "text" and each.metadata.get("multiple"))
-    return tuple[str, ...] if several else hint
+    return tuple[str, ...] if kind in ("formulas", "names", "spellings") else hint
 
 
 @dataclass(frozen=True, kw_only=True)

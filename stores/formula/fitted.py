@@ -459,7 +459,7 @@ class Design:
 
         Raises
         ------
-        DataError
+        ConfigError
             If a column of one is none of all: their terms give it another coding.
         """
         everything = [column.name for column in self.columns]
@@ -469,7 +469,7 @@ class Design:
             names = [column.name for column in own]
             wrong = next((name for name in names if name not in everything), None)
             if wrong is not None:
-                raise DataError(
+                raise ConfigError(
                     f"expected {wrong!r} of {formula[:60]!r} among the columns of all formulas, "
                     "found levels coded in another way: write its interactions with their main "
                     "effects in every formula"
@@ -478,7 +478,7 @@ class Design:
             for name in names:
                 left.pop(name, None)
         if left:
-            raise DataError(
+            raise ConfigError(
                 f"expected every column in a formula, found {next(iter(left))!r} in none: leave "
                 "out --missing-as, or write interactions with their main effects"
             )

@@ -115,11 +115,10 @@ class ColumnOptions:
     formula_for: str | Sequence[str] = setting(
         (),
         "'sigma ~ x': columns of another parameter; repeatable.",
-        kind="text",
+        kind="formulas",
         multiple=True,
         metavar="TEXT",
         key="ingest",
-        environment=False,
     )
     group_as: Mapping[str, str] | Sequence[str] | None = setting(
         None, "g=columns or g=integrated, of a term (1 | g).", kind="names", key="ingest"

@@ -101,7 +101,7 @@ def test_equal_rows_become_cells() -> None:
         ("y ~ x", "s ~ 2:x", ConfigError, "without numbers"),
         ("y ~ x", 3, ConfigError, "texts as formula_for, found 3"),
         (None, "s ~ x", ConfigError, "expected a --formula beside"),
-        ("y ~ x", "s ~ g:x", DataError, "coded in another way"),
+        ("y ~ x", "s ~ g:x", ConfigError, "coded in another way"),
         ("y ~ x", "s ~ nothing", DataError, "nothing"),
     ],
 )
@@ -117,5 +117,5 @@ def test_formulas_that_are_refused(
 
 def test_a_column_that_no_formula_has_is_refused() -> None:
     table = {**TABLE, "x": np.where(np.arange(N) % 7 == 0, np.nan, TABLE["x"])}
-    with pytest.raises(DataError, match=r"found 'missing\(x\)' in none: leave out --missing-as"):
+    with pytest.raises(ConfigError, match=r"found 'missing\(x\)' in none: leave out --missing-as"):
         from_table(table, formula="y ~ x", formula_for="s ~ w", missing_as="indicator")
