@@ -462,21 +462,22 @@ class Design:
         ConfigError
             If a column of one is none of all: their terms give it another coding.
         """
-        everything = [column.name for column in self.columns]
-        designs, left = [], dict.fromkeys(everything)
+        # A column is what it is made of: a:b is b:a.
+        known = {(frozenset(each.fields), each.scale): each.name for each in self.columns}
+        designs, left = [], dict.fromkeys(known.values())
         for parameter, formula in driven:
-            own = _columns(read_terms(formula), json.dumps(self.states))
-            names = [column.name for column in own]
-            wrong = next((name for name in names if name not in everything), None)
-            if wrong is not None:
-                raise ConfigError(
-                    f"expected {wrong!r} of {formula[:60]!r} among the columns of all formulas, "
-                    "found levels coded in another way: write its interactions with their main "
-                    "effects in every formula"
-                )
-            designs.append({"parameter": parameter, "formula": formula, "columns": names})
-            for name in names:
+            names = []
+            for column in _columns(read_terms(formula), json.dumps(self.states)):
+                name = known.get((frozenset(column.fields), column.scale))
+                if name is None:
+                    raise ConfigError(
+                        f"expected {column.name!r} of {formula[:60]!r} among the columns of all "
+                        "formulas, found levels coded in another way: write its interactions with "
+                        "their main effects in every formula"
+                    )
+                names.append(name)
                 left.pop(name, None)
+            designs.append({"parameter": parameter, "formula": formula, "columns": names})
         if left:
             raise ConfigError(
                 f"expected every column in a formula, found {next(iter(left))!r} in none: leave "

@@ -980,7 +980,7 @@ def formula_of_all(formula: object, others: Sequence[str]) -> tuple[str, list[Dr
         own.
     """
     main = read_terms(formula)
-    terms, driven = list(main.terms), [Driven("", main.text)]
+    terms, driven = {_key(term): term for term in main.terms}, [Driven("", main.text)]
     _check_predictor(_MAIN, main)
     for text in others:
         left, tilde, _ = text.partition("~")
@@ -999,15 +999,22 @@ def formula_of_all(formula: object, others: Sequence[str]) -> tuple[str, list[Dr
         own = read_terms(text)
         _check_predictor(f"--formula-for {text[:60]!r}", own)
         driven.append(Driven(name, own.text))
-        terms += [term for term in own.terms if term not in terms]
-    more = [":".join(map(_written, term.factors)) for term in terms[len(main.terms) :]]
+        for term in own.terms:
+            terms.setdefault(_key(term), term)
+    new = list(terms.values())[len(main.terms) :]
+    more = [":".join(map(_written, term.factors)) for term in new]
     whole = " + ".join([main.text, *more])
-    if {*read_terms(whole).terms} != {*terms}:
+    if {*map(_key, read_terms(whole).terms)} != {*terms}:
         raise ConfigError(
             f"expected terms that can be joined to {main.text[:60]!r}, found {more[0]!r}: write "
             "them into --formula too, or without numbers"
         )
     return whole, driven
+
+
+def _key(term: Term) -> tuple[frozenset[Node], str]:
+    """Return what a term is, in whatever order its factors are written."""
+    return frozenset(term.factors), term.scale
 
 
 def _check_predictor(where: str, terms: Terms) -> None:

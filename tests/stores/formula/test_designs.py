@@ -51,6 +51,13 @@ def columns_of(data: Any) -> dict[str, list[str]]:
             {"": ["Intercept", "w"],
              "sigma": ["Intercept", "x", "g[T.b]", "g[T.c]", "x:g[T.b]", "x:g[T.c]"]},
         ),
+        (
+            "y ~ x + g + g:x",
+            "sigma ~ x * g",
+            ["Intercept", "x", "g[T.b]", "g[T.c]", "g[T.b]:x", "g[T.c]:x"],
+            {"": ["Intercept", "x", "g[T.b]", "g[T.c]", "g[T.b]:x", "g[T.c]:x"],
+             "sigma": ["Intercept", "x", "g[T.b]", "g[T.c]", "g[T.b]:x", "g[T.c]:x"]},
+        ),
     ],
 )  # fmt: skip
 def test_the_columns_of_each_formula(
