@@ -227,7 +227,9 @@ class Tree(NamedTuple):
 TREE_TYPE: Any = record_type(Tree)
 
 
-def allocate_tree(d: int, k: int, m: int, p: int, wide: int, *, used: bool = True) -> Tree:
+def allocate_tree(
+    d: int, k: int, m: int, p: int, wide: int | None = None, *, used: bool = True
+) -> Tree:
     """Return buffers for points of this shape; empty buffers if they are not ``used``."""
     if not used:
         d, k, m, p, wide = 0, 0, 0, 0, 0
