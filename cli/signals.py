@@ -83,14 +83,16 @@ class Interruption:
     def as_cause(self) -> Iterator[None]:
         """Raise Interrupted instead of an error of the block that a signal has caused.
 
-        A library that is cut in two may fail at anything while it closes. An error that says by
-        itself what is wrong, by its exit code or the number of the system's error, stays.
+        A library that is cut in two may fail at anything while it closes, its connections above
+        all. An error that says by itself what is wrong, by its exit code or the number of any
+        other error of the system, stays.
         """
         try:
             yield
         except Exception as error:
-            says_why = hasattr(error, "exit_code") or getattr(error, "errno", None) is not None
-            if self.signum is None or says_why:
+            of_system = getattr(error, "errno", None) is not None
+            says_why = of_system and not isinstance(error, ConnectionError)
+            if self.signum is None or says_why or hasattr(error, "exit_code"):
                 raise
             raise Interrupted(self.signum) from error
 

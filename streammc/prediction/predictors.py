@@ -130,8 +130,8 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
             )
     if run.get("designs") != table.get("designs"):
         raise IdentityError(
-            f"expected the formulas of the run for {_driven(run)}, found those for "
-            f"{_driven(table)} in the store: {_LIKE}"
+            f"expected a store with {_driven(run)}, as the run, found one with {_driven(table)}: "
+            f"{_LIKE}"
         )
     # Trials and censoring belong to the response, which a table to predict may lack.
     of_response = ("trials", "censored") if table.get("response") is not None else ()
@@ -145,9 +145,9 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
 
 
 def _driven(design: Mapping[str, Any]) -> str:
-    """Return the names of the parameters that formulas of their own drive."""
+    """Return which parameters have formulas of their own."""
     driven = [each["parameter"] for each in (design.get("designs") or ())[1:]]
-    return ", ".join(driven) or "no parameter"
+    return f"--formula-for {', '.join(driven)}" if driven else "one formula"
 
 
 def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:

@@ -175,16 +175,20 @@ def test_a_finalizer_of_what_a_signal_left_half_made_is_no_traceback(
     assert ("AttributeError" in done.stderr) == reported, done.stderr
 
 
-@pytest.mark.parametrize(("signum", "found"), [(signal.SIGTERM, Interrupted), (None, KeyError)])
+@pytest.mark.parametrize(
+    "error", [KeyError("tcp://127.0.0.1:39601"), ConnectionResetError(104, "")]
+)
+@pytest.mark.parametrize("signum", [signal.SIGTERM, None])
 def test_what_fails_while_a_library_closes_after_a_signal_is_an_interruption(
-    signum: int | None, found: type[BaseException]
+    signum: int | None, error: Exception
 ) -> None:
+    found = type(error) if signum is None else Interrupted
     with pytest.raises(found), signals.interruptible():
         try:
             if signum is not None:
                 signal.raise_signal(signum)
         finally:
-            raise KeyError("tcp://127.0.0.1:39601")
+            raise error
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), DataError("expected x")])
