@@ -1,0 +1,336 @@
+"""Collapsed Gibbs sampling of a Gaussian model with factors that cross.
+
+    y_i = x_i . beta + sum_f u_f[l_f(i)] + e_i,    u_f[l] ~ Normal(0, tau_f^2),    e_i ~ Normal(0, sigma^2),
+
+where the density of row i has the power ``w_i``, with a jointly normal prior of beta, and any prior of the scales. A sweep draws, factor by factor,
+
+    (beta, u_f) given the effects of the other factors and the scales,
+
+beta with ``u_f`` integrated out, then ``u_f`` given beta (Papaspiliopoulos, Roberts and Zanella
+2020, where beta is a mean): chains mix at a rate that does not depend on the numbers of levels.
+With ``n_l = sum_i w_i`` over the rows of a level, ``S_l = sum_i w_i x_i``, ``r_l = sum_i w_i (y_i -
+sum_(g != f) u_g[l_g(i)])`` and ``k_l = 1 / (n_l / sigma^2 + 1 / tau_f^2)``,
+
+    A = X'WX / sigma^2 + P - sum_l S_l S_l' k_l / sigma^4,
+    b = X'W(y - sum_(g != f) u_g) / sigma^2 + P m - sum_l S_l r_l k_l / sigma^4,
+    beta ~ Normal(A^-1 b, A^-1),    u_f[l] ~ Normal(k_l (r_l - S_l . beta) / sigma^2, k_l).
+
+All sums but ``r_l`` are over levels. ``r_l`` needs, of every row, the effects of the other factors:
+one gather a factor, in the order of its levels, so that what is written is sequential.
+
+Each scale is drawn twice a sweep, given effects ``u = tau v``: from ``p(tau | u)``, and, with v
+fixed in place of u, from ``p(tau | v, y)``, after which the effects move with it
+(ancillarity-sufficiency interweaving, Yu and Meng 2011). The first mixes fast where levels have many
+rows, the second where they have few. ``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum of
+squares follows from sums over levels and of what the gathers pass by. All three are slices (Neal 2003)
+of a density of one number on the logarithmic scale.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from streammc.numerics.jit import GENERATOR_TYPE, f8, i8, inline, jit, matrix, record_type, vector
+from streammc.numerics.prior import log_prior
+from streammc.protocols import Index, Matrix, Vector
+
+Codes = Annotated[NDArray[np.int32], 2]
+
+
+class Crossed(NamedTuple):
+    """Sums of a table over its rows, and its factors.
+
+    Levels of all factors are numbered in one row, of length L: those of factor f are from
+    ``first[f]`` to ``first[f + 1]``.
+    """
+
+    gram: Matrix
+    """(q, q) ``X'WX``."""
+    cross: Vector
+    """(q,) ``X'Wy``."""
+    square: float
+    """``y'Wy``."""
+    total: float
+    """Sum of the weights."""
+    first: Index
+    """(F + 1,)."""
+    weight: Vector
+    """(L,) ``n_l``."""
+    response: Vector
+    """(L,) ``sum_i w_i y_i`` of the rows of a level."""
+    design: Matrix
+    """(L, q) ``S_l``."""
+    start: Index
+    """(L + F,) row of a factor's order with which each of its levels begins, and the end."""
+    codes: Codes
+    """(F (F - 1), n) levels of the other factors, in the order of the levels of factor f: its rows
+    are ``f (F - 1)`` and following, the factors before f first. Counted from 0 over all factors."""
+    row_weight: Matrix
+    """(F, n) weights in the same orders; (F, 0): all 1."""
+
+
+CROSSED_TYPE: Any = record_type(Crossed)
+
+
+class Scales(NamedTuple):
+    """Priors: rows of the prior table of the logarithms of scales, and that of beta."""
+
+    table: Matrix
+    """(F + 1, 5) of ``log tau_f`` and ``log sigma``, Jacobians included."""
+    precision: Matrix
+    """(q, q) ``P``."""
+    shift: Vector
+    """(q,) ``P m``."""
+
+
+SCALES_TYPE: Any = record_type(Scales)
+
+
+class State(NamedTuple):
+    """A draw, and scratch; written in place."""
+
+    beta: Vector
+    """(q,)."""
+    log_scale: Vector
+    """(F + 1,) ``log tau_f``, then ``log sigma``."""
+    effects: Vector
+    """(L,)."""
+    others: Matrix
+    """(2, L) weighted sums of the effects of the factors before and after, over a level's rows."""
+
+
+STATE_TYPE: Any = record_type(State)
+
+
+def sums_of(
+    X: Matrix, y: Vector, levels: NDArray[np.integer[Any]], sizes: Index, weight: Vector | None
+) -> Crossed:
+    """Return the sums of a table in memory, and its rows in the order of each factor.
+
+    Parameters
+    ----------
+    X
+        (n, q) design.
+    y
+        (n,) responses.
+    levels
+        (F, n) level of each row, from 0 within its factor.
+    sizes
+        (F,) levels of each factor.
+    weight
+        (n,) weights; ``None``: all 1.
+    """
+    n, q = X.shape
+    F = len(sizes)
+    w = np.ones(n) if weight is None else weight
+    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    L = int(first[-1])
+    counts, response, design = np.empty(L), np.empty(L), np.empty((L, q))
+    start = np.empty(L + F, np.int64)
+    codes = np.empty((F * (F - 1), n), np.int32)
+    row_weight = np.empty((F, 0 if weight is None else n))
+    for f in range(F):
+        own, here = levels[f], slice(first[f], first[f + 1])
+        counts[here] = np.bincount(own, w, sizes[f])
+        response[here] = np.bincount(own, w * y, sizes[f])
+        for j in range(q):
+            design[here, j] = np.bincount(own, w * X[:, j], sizes[f])
+        rows = np.bincount(own, minlength=sizes[f])
+        start[first[f] + f : first[f + 1] + f + 1] = np.concatenate([[0], np.cumsum(rows)])
+        order = np.argsort(own, kind="stable")
+        for place, g in enumerate(g for g in range(F) if g != f):
+            codes[f * (F - 1) + place] = first[g] + levels[g][order]
+        if weight is not None:
+            row_weight[f] = weight[order]
+    gram, cross = X.T @ (w[:, None] * X), X.T @ (w * y)
+    square, total = float(w @ (y * y)), float(w.sum())
+    return Crossed(gram, cross, square, total, first, counts, response, design, start, codes,
+                   row_weight)  # fmt: skip
+
+
+def start_of(table: Crossed) -> State:
+    """Return the state of no effects, of least squares and of scales of a third of the responses."""
+    F, L, q = len(table.first) - 1, len(table.weight), len(table.cross)
+    beta = np.linalg.lstsq(table.gram, table.cross, rcond=None)[0]
+    rest = max(table.square - beta @ table.cross, 1e-300) / table.total
+    log_scale = np.full(F + 1, 0.5 * math.log(rest / (F + 1)))
+    return State(beta, log_scale, np.zeros(L), np.zeros((2, L)))
+
+
+@inline
+def _density(kind, t, linear, square, row, theta, slope):  # type: ignore[no-untyped-def]
+    """Return the log density of the logarithm ``t`` of a scale.
+
+    ``kind`` 0: ``exp(-linear t - square exp(-2 t) / 2)``, of a scale given what it is the scale of;
+    1: ``exp(linear e^t - square e^(2 t) / 2)``, of one that multiplies what is fixed. Times the
+    prior, a row of its table.
+    """
+    theta[0] = t
+    prior = log_prior(theta, row, slope)
+    if kind == 0:
+        return prior - linear * t - 0.5 * square * math.exp(-2.0 * t)
+    scale = math.exp(t)
+    return prior + linear * scale - 0.5 * square * scale * scale
+
+
+@jit(f8(i8, f8, f8, f8, matrix, i8, GENERATOR_TYPE))
+def slice_scale(kind, t, linear, square, table, at, rng):  # type: ignore[no-untyped-def]
+    """Return a draw of the logarithm of a scale by a slice of its density (Neal 2003).
+
+    The slice is stepped out from intervals of length 1, and shrunk. See :func:`_density`; the
+    prior is row ``at`` of ``table``.
+    """
+    row, theta, slope = table[at : at + 1, :5].copy(), np.empty(1), np.zeros(1)
+    level = _density(kind, t, linear, square, row, theta, slope) - rng.standard_exponential()
+    low = t - rng.random()
+    high = low + 1.0
+    for _ in range(100):
+        if _density(kind, low, linear, square, row, theta, slope) <= level:
+            break
+        low -= 1.0
+    for _ in range(100):
+        if _density(kind, high, linear, square, row, theta, slope) <= level:
+            break
+        high += 1.0
+    while True:
+        proposed = low + (high - low) * rng.random()
+        if _density(kind, proposed, linear, square, row, theta, slope) >= level:
+            return proposed
+        if proposed < t:
+            low = proposed
+        else:
+            high = proposed
+        if high - low < 1e-14 * (1.0 + abs(t)):
+            return t
+
+
+@jit(types.void(CROSSED_TYPE, i8, STATE_TYPE), borrow=True)
+def gather_others(table, f, state):  # type: ignore[no-untyped-def]
+    """Write the weighted sums of the effects of the other factors over the rows of each level."""
+    F = table.first.shape[0] - 1
+    codes, effects, weights = table.codes, state.effects, table.row_weight
+    weighted = weights.shape[1] > 0
+    for l in range(table.first[f], table.first[f + 1]):
+        low, high = table.start[l + f], table.start[l + f + 1]
+        before = after = 0.0
+        for place in range(F - 1):
+            row = f * (F - 1) + place
+            total = 0.0
+            if weighted:
+                for i in range(low, high):
+                    total += weights[f, i] * effects[codes[row, i]]
+            else:
+                for i in range(low, high):
+                    total += effects[codes[row, i]]
+            if place < f:
+                before += total
+            else:
+                after += total
+        state.others[0, l] = before
+        state.others[1, l] = after
+
+
+@jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
+def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
+    """Draw beta and the effects of factor ``f``, and its scale twice."""
+    q = table.cross.shape[0]
+    low, high = table.first[f], table.first[f + 1]
+    effects, design = state.effects, table.design
+    precision = math.exp(-2.0 * state.log_scale[table.first.shape[0] - 1])  # 1 / sigma^2
+    own = math.exp(-2.0 * state.log_scale[f])
+    gather_others(table, f, state)
+    A, b = np.empty((q, q)), np.empty(q)
+    for j in range(q):
+        b[j] = precision * table.cross[j] + priors.shift[j]
+        for k in range(q):
+            A[j, k] = precision * table.gram[j, k] + priors.precision[j, k]
+    for l in range(table.first[table.first.shape[0] - 1]):
+        if l < low or l >= high:
+            for j in range(q):
+                b[j] -= precision * design[l, j] * effects[l]
+    for l in range(low, high):
+        k = precision * precision / (table.weight[l] * precision + own)
+        rest = table.response[l] - state.others[0, l] - state.others[1, l]
+        for j in range(q):
+            b[j] -= design[l, j] * rest * k
+            for i in range(j + 1):
+                A[j, i] -= design[l, j] * design[l, i] * k
+    for j in range(q):
+        for i in range(j):
+            A[i, j] = A[j, i]
+    root = np.linalg.cholesky(A)
+    mean = np.linalg.solve(root, b)
+    for j in range(q):
+        mean[j] += rng.standard_normal()
+    state.beta[:] = np.linalg.solve(root.T, mean)
+    squares = 0.0
+    for l in range(low, high):
+        k = 1.0 / (table.weight[l] * precision + own)
+        rest = table.response[l] - state.others[0, l] - state.others[1, l]
+        for j in range(q):
+            rest -= design[l, j] * state.beta[j]
+        effects[l] = k * precision * rest + math.sqrt(k) * rng.standard_normal()
+        squares += effects[l] * effects[l]
+    levels = float(high - low)
+    t = slice_scale(0, state.log_scale[f], levels, squares, priors.table, f, rng)
+    linear = square = 0.0  # of tau, with v = effects / tau
+    divisor = math.exp(-t)
+    for l in range(low, high):
+        rest = table.response[l] - state.others[0, l] - state.others[1, l]
+        for j in range(q):
+            rest -= design[l, j] * state.beta[j]
+        v = effects[l] * divisor
+        linear += v * rest * precision
+        square += table.weight[l] * v * v * precision
+    moved = slice_scale(1, t, linear, square, priors.table, f, rng)
+    for l in range(low, high):
+        effects[l] *= math.exp(moved - t)
+    state.log_scale[f] = moved
+
+
+@jit(f8(CROSSED_TYPE, STATE_TYPE), borrow=True)
+def sum_of_squares(table, state):  # type: ignore[no-untyped-def]
+    """Return ``sum_i w_i (y_i - x_i . beta - sum_f u_f)^2`` after a sweep.
+
+    Pairs of factors enter by the sums of each over the rows of the levels of a later one, which
+    have the effects of this sweep.
+    """
+    q = table.cross.shape[0]
+    total = table.square
+    for j in range(q):
+        total -= 2.0 * state.beta[j] * table.cross[j]
+        for k in range(q):
+            total += state.beta[j] * table.gram[j, k] * state.beta[k]
+    for l in range(table.weight.shape[0]):
+        u = state.effects[l]
+        rest = table.response[l] - state.others[0, l]
+        for j in range(q):
+            rest -= table.design[l, j] * state.beta[j]
+        total += u * (table.weight[l] * u - 2.0 * rest)
+    return max(total, 0.0)
+
+
+@jit(types.void(CROSSED_TYPE, SCALES_TYPE, STATE_TYPE, GENERATOR_TYPE, i8, matrix))
+def sweeps(table, priors, state, rng, skip, draws):  # type: ignore[no-untyped-def]
+    """Write draws (n, q + F + 1) of beta and of the logarithms of the scales, one a sweep.
+
+    The first ``skip`` sweeps are not written.
+    """
+    F, q = table.first.shape[0] - 1, table.cross.shape[0]
+    for t in range(-skip, draws.shape[0]):
+        for f in range(F):
+            draw_factor(table, priors, f, state, rng)
+        squares = sum_of_squares(table, state)
+        state.log_scale[F] = slice_scale(
+            0, state.log_scale[F], table.total, squares, priors.table, F, rng
+        )
+        if t >= 0:
+            for j in range(q):
+                draws[t, j] = state.beta[j]
+            for f in range(F + 1):
+                draws[t, q + f] = state.log_scale[f]

@@ -1,0 +1,108 @@
+"""Collapsed Gibbs sampling of factors that cross, against the dense marginal likelihood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from streammc.diagnostics.summary import summarize_draws
+from streammc.numerics.prior import log_prior
+from streammc.samplers.gibbs.crossed import Scales, State, start_of, sums_of, sweeps
+
+
+def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) -> Any:
+    rng = np.random.default_rng(seed)
+    levels = np.stack([rng.integers(0, size, n) for size in sizes])
+    if rare:  # a level of a single row, and one without any
+        levels[0][levels[0] == 0] = 1
+        levels[0][levels[0] == 2] = 1
+        levels[0][5] = 2
+    X = np.c_[np.ones(n), rng.normal(size=n)]
+    taus = (0.8, 0.4, 0.05)[: len(sizes)]
+    y = X @ [0.5, -0.4]
+    for own, size, tau in zip(levels, sizes, taus, strict=True):
+        y = y + (tau * rng.normal(size=size))[own]
+    weight = rng.choice([0.5, 1.0, 2.0], n) if weighted else None
+    y = y + 0.7 * rng.normal(size=n) / np.sqrt(1.0 if weight is None else weight)
+    return X, y, levels, np.array(sizes), weight
+
+
+def priors_of(F: int) -> Scales:
+    """Half-Student-t(3, 1) scales, as rows of the table of logarithms; normal coefficients."""
+    from streammc.priors import half_student_t
+
+    flags = [1] * (F + 1)
+    table = half_student_t(3.0, scale=1.0).table([f"s{i}" for i in range(F + 1)], flags)
+    P = np.array([[0.3, 0.05], [0.05, 0.5]])
+    return Scales(np.ascontiguousarray(table[:, :5]), P, P @ np.array([0.2, 0.1]))
+
+
+def exact_moments(data: Any, priors: Scales, grid: Any) -> tuple[Any, Any]:
+    """Return means and sds of beta and the scales by a grid, beta integrated out."""
+    X, y, levels, sizes, weight = data
+    n, q = X.shape
+    w = np.ones(n) if weight is None else weight
+    blocks = [
+        (own[:, None] == np.arange(size)).astype(float)
+        for own, size in zip(levels, sizes, strict=True)
+    ]
+    kernels = [Z @ Z.T for Z in blocks]
+    prior_mean = np.linalg.solve(priors.precision, priors.shift)
+    prior_cov = np.linalg.inv(priors.precision)
+    points = np.stack([each.ravel() for each in np.meshgrid(*grid, indexing="ij")], axis=1)
+    logs, means, seconds = [], [], []
+    for point in points:
+        V = np.diag(np.exp(2 * point[-1]) / w)
+        for t, K in zip(point[:-1], kernels, strict=True):
+            V = V + np.exp(2 * t) * K
+        root = linalg.cho_factor(V, lower=True)
+        VX, Vr = linalg.cho_solve(root, X), linalg.cho_solve(root, y - X @ prior_mean)
+        A = priors.precision + X.T @ VX
+        b = X.T @ Vr
+        cov = np.linalg.inv(A)
+        value = -np.log(np.diag(root[0])).sum() - 0.5 * np.linalg.slogdet(prior_cov @ A)[1]
+        value += -0.5 * (y - X @ prior_mean) @ Vr + 0.5 * b @ cov @ b
+        value -= (w.sum() - n) * point[-1]  # weights are powers of the density
+        value += log_prior(point, priors.table, np.zeros(len(point)))
+        mean = prior_mean + cov @ b
+        logs.append(value)
+        scales = np.exp(point)
+        means.append(np.r_[mean, scales])
+        seconds.append(np.r_[mean**2 + np.diag(cov), scales**2])
+    p = np.exp(np.array(logs) - max(logs))
+    p /= p.sum()
+    mean = p @ np.array(means)
+    return mean, np.sqrt(p @ np.array(seconds) - mean**2)
+
+
+def drawn(data: Any, priors: Scales, seed: int, draws: int, chains: int = 4) -> Any:
+    table = sums_of(*data)
+    found = []
+    for chain in range(chains):
+        out = np.empty((draws, len(table.cross) + len(table.first)))
+        state = start_of(table)
+        sweeps(table, priors, state, np.random.default_rng([seed, chain]), 200, out)
+        found.append(out)
+    return np.array(found)
+
+
+GRIDS = {
+    "two": [np.linspace(-2.0, 2.0, 41), np.linspace(-6.5, 2.0, 55), np.linspace(-0.9, 0.1, 25)],
+}
+
+
+@pytest.mark.parametrize(("weighted", "rare"), [(False, False), (True, True)])
+def test_two_factors_are_those_of_the_dense_likelihood(weighted: bool, rare: bool) -> None:
+    data = made(1, 70, (8, 6), weighted, rare)
+    priors = priors_of(2)
+    mean, sd = exact_moments(data, priors, GRIDS["two"])
+    draws = drawn(data, priors, 1, 20_000)
+    draws[:, :, 2:] = np.exp(draws[:, :, 2:])
+    table = summarize_draws(draws, ["b0", "b1", "t0", "t1", "s"])
+    z = [(row["mean"] - m) / row["mcse_mean"] for row, m in zip(table.values(), mean, strict=True)]
+    assert np.max(np.abs(z)) < 4.5, z
+    np.testing.assert_allclose([row["sd"] for row in table.values()], sd, rtol=0.05)
+    assert min(row["ess_bulk"] for row in table.values()) > 4000
