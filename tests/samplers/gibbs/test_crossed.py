@@ -10,6 +10,7 @@ from scipy import linalg
 
 from streammc.diagnostics.summary import summarize_draws
 from streammc.numerics.prior import log_prior
+from streammc.priors import as_prior, half_student_t
 from streammc.samplers.gibbs.crossed import Scales, State, start_of, sums_of, sweeps
 
 
@@ -32,10 +33,8 @@ def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) 
 
 def priors_of(F: int) -> Scales:
     """Half-Student-t(3, 1) scales, as rows of the table of logarithms; normal coefficients."""
-    from streammc.priors import half_student_t
-
-    flags = [1] * (F + 1)
-    table = half_student_t(3.0, scale=1.0).table([f"s{i}" for i in range(F + 1)], flags)
+    prior = as_prior({"s*": half_student_t(3.0, 1.0)})
+    table = prior.table([f"s{i}" for i in range(F + 1)], [1] * (F + 1))
     P = np.array([[0.3, 0.05], [0.05, 0.5]])
     return Scales(np.ascontiguousarray(table[:, :5]), P, P @ np.array([0.2, 0.1]))
 
@@ -106,3 +105,53 @@ def test_two_factors_are_those_of_the_dense_likelihood(weighted: bool, rare: boo
     assert np.max(np.abs(z)) < 4.5, z
     np.testing.assert_allclose([row["sd"] for row in table.values()], sd, rtol=0.05)
     assert min(row["ess_bulk"] for row in table.values()) > 4000
+
+
+def joint_z(broken: str, iterations: int = 30_000) -> Any:
+    """Return z of moments of successive-conditional draws against the prior (Geweke 2004)."""
+    rng = np.random.default_rng(7)
+    n, sizes = 30, np.array([6, 4, 3])
+    levels = np.stack([rng.integers(0, size, n) for size in sizes])
+    levels[0][levels[0] == 0] = 1  # a level without rows
+    X = np.c_[np.ones(n), rng.normal(size=n)]
+    priors = priors_of(3)
+    cov = np.linalg.inv(priors.precision)
+    prior_mean = cov @ priors.shift
+
+    def prior_draws(count: int) -> Any:
+        beta = rng.multivariate_normal(prior_mean, cov, count)
+        return np.c_[beta, np.log(np.abs(rng.standard_t(3.0, (count, 4))))]
+
+    first = prior_draws(1)[0]
+    effects = np.concatenate([np.exp(t) * rng.normal(size=size)
+                              for t, size in zip(first[2:5], sizes, strict=True)])  # fmt: skip
+    state = State(first[:2].copy(), first[2:].copy(), effects, np.zeros((2, len(effects))))
+    offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    out, kept = np.empty((1, 6)), np.empty((iterations, 6))
+    for t in range(iterations):
+        eta = X @ state.beta + state.effects[offsets[:, None] + levels].sum(axis=0)
+        y = eta + np.exp(state.log_scale[3]) * rng.normal(size=n)
+        table = sums_of(X, y, levels, sizes, None)
+        if broken == "rows":
+            table = table._replace(total=table.total - 3.0)
+        elif broken == "level":  # as if no factor had a level without rows
+            table = table._replace(weight=np.maximum(table.weight, 1.0))
+        sweeps(table, priors, state, rng, 0, out)
+        kept[t] = out[0]
+    kept[:, 2:] = np.clip(kept[:, 2:], -4.0, 3.0)
+    prior = prior_draws(200_000)
+    prior[:, 2:] = np.clip(prior[:, 2:], -4.0, 3.0)
+    both = [np.c_[each, each**2] for each in (kept, prior)]
+    rows = summarize_draws(both[0][None], [str(j) for j in range(12)])
+    error = [row["mcse_mean"] for row in rows.values()]
+    away = both[0].mean(axis=0) - both[1].mean(axis=0)
+    return away / np.hypot(error, both[1].std(axis=0) / np.sqrt(len(prior)))
+
+
+def test_three_factors_leave_the_joint_distribution_invariant() -> None:
+    assert np.max(np.abs(joint_z(""))) < 4.5
+
+
+@pytest.mark.parametrize("broken", ["rows", "level"])
+def test_a_broken_sweep_is_caught(broken: str) -> None:
+    assert np.max(np.abs(joint_z(broken))) > 6.0
