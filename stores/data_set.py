@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.diagnostics.text import formula_text
 from streammc.likelihood.unit_words import ROW
 from streammc.protocols import Coding, ColumnTerm, Dataset, Index, Vector
 
 if TYPE_CHECKING:
+    from streammc.group_table import CrossedFactor
     from streammc.stores.formula.fitted import Design
 
 
@@ -26,6 +28,11 @@ class RowTable:
     unit_offset: Index | None = None
     temperature: float = 1.0
     sequential: bool = False
+    crossed: Sequence[CrossedFactor] = ()
+
+    def row_levels(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint32]:
+        """Return the levels (m, F) of rows ``start`` to ``stop``; there are no factors here."""
+        return np.empty((0, 0), np.uint32)
 
     @property
     def table(self) -> Self:
@@ -112,6 +119,12 @@ class RowTable:
         return Coding(tuple(terms), sizes, contrasts, *moves)
 
 
+def crossed_text(attributes: Mapping[str, Any]) -> str | None:
+    """Return the factors that cross and their numbers of levels for print; ``None``: none."""
+    stated = attributes.get("crossed")
+    return stated and ", ".join(f"{each['levels']:,} of {each['column']}" for each in stated)
+
+
 def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
     """Return the facts of a data set to show: name -> value.
 
@@ -129,6 +142,7 @@ def dataset_facts(dataset: Dataset, **layout: Any) -> dict[str, Any]:
         "formula": formula_text(attributes),
         "reference levels": list(levels) or None,
         "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
+        "factors that cross": crossed_text(attributes),
         "standardised": attributes.get("standardization") is not None,
         **layout,
         "fingerprint": dataset.fingerprint[:12],

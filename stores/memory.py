@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
-from streammc.group_table import GroupTable
+from streammc.group_table import CrossedFactor, GroupTable
 from streammc.numerics.coded_matrix import CODE_DTYPE, MOST_COLUMNS, CodedMatrix
 from streammc.protocols import Index, PassTask
 from streammc.shown import Shown
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _part(labels: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    return labels[start:stop]
+
+
 class MemoryStore(RowTable, Shown):
     """A ``Dataset`` of arrays in memory; made by :func:`from_arrays`.
 
@@ -63,6 +68,8 @@ class MemoryStore(RowTable, Shown):
         (n,) row ids. ``None``: the numbers of the rows.
     groups
         The groups of the rows, or (n,) the labels of the groups of rows that keep their order.
+    levels
+        (n, F) levels of factors that cross, and the labels of each, by its column.
     """
 
     address = "memory"
@@ -77,6 +84,7 @@ class MemoryStore(RowTable, Shown):
         chunk_rows: int | None,
         ids: NDArray[Any] | None = None,
         groups: GroupTable | NDArray[Any] | None = None,
+        levels: tuple[NDArray[np.uint32], Mapping[str, NDArray[Any]]] | None = None,
     ) -> None:
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
@@ -89,6 +97,12 @@ class MemoryStore(RowTable, Shown):
         self._ids = ids
         self.groups = groups if isinstance(groups, GroupTable) else None
         self._row_groups = None if isinstance(groups, GroupTable) else groups
+        self._levels = levels
+        if levels is not None:
+            self.crossed = tuple(
+                CrossedFactor(name, len(each), partial(_part, each))
+                for name, each in levels[1].items()
+            )
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
 
@@ -105,6 +119,8 @@ class MemoryStore(RowTable, Shown):
         if self.groups is not None:
             ids += [self.groups.offset, self.groups.labels(0, self.groups.n_groups)]
         ids += [] if self._row_groups is None else [self._row_groups]
+        if self._levels is not None:
+            ids += [self._levels[0], *self._levels[1].values()]
         for array in (*arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
@@ -154,6 +170,12 @@ class MemoryStore(RowTable, Shown):
         if self.groups is not None:
             return self.groups.labels_of_rows(start, stop)
         return None if self._row_groups is None else self._row_groups[start:stop]
+
+    def row_levels(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint32]:
+        """Return the levels (m, F) of the factors that cross."""
+        if self._levels is None:
+            return super().row_levels(start, stop)
+        return self._levels[0][start:stop]
 
     def blocks(self) -> list[MemoryBlock]:
         """Return the row blocks of a full pass, in the order of the rows."""

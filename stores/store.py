@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import BusyError, StoreError, StreammcError
-from streammc.group_table import GroupTable
+from streammc.group_table import CrossedFactor, GroupTable
 from streammc.protocols import Index, PassTask
 from streammc.shown import Shown
 from streammc.stores.cloud.address import Root, split_arrays, store_root
@@ -26,6 +26,8 @@ from streammc.stores.data_set import RowTable, dataset_facts
 from streammc.stores.format.codes import read_columns
 from streammc.stores.format.generations import GENERATIONS, earlier_attributes, with_inputs
 from streammc.stores.format.layout import (
+    CROSSED,
+    LEVEL,
     MANIFEST,
     METADATA,
     ROW_GROUP,
@@ -182,11 +184,39 @@ class Store(RowTable, Shown):
     @cached_property
     def groups(self) -> GroupTable | None:
         """The groups of a mixed model, or ``None``; a :exc:`StoreError` if they are damaged."""
-        if not self.layout.groups:
+        if not self.attributes.get("groups"):
             return None
         from streammc.stores.rows.groups import read_groups
 
         return read_groups(self._root, self.layout, self.manifest, self.attributes["groups"])
+
+    @cached_property
+    def crossed(self) -> tuple[CrossedFactor, ...]:  # type: ignore[override]
+        """The factors that cross."""
+
+        def reader(layout: Layout) -> Callable[[int, int], NDArray[Any]]:
+            member = layout.members[0]
+
+            def read(start: int, stop: int) -> NDArray[Any]:
+                stop = min(stop, layout.n_rows)
+                return read_values(self._root, layout, member, self.manifest, start, stop)
+
+            return read
+
+        stated = self.attributes.get(CROSSED, ())
+        layouts = self.layout.groups[len(self.layout.groups) - len(stated) :]
+        return tuple(
+            CrossedFactor(each["column"], each["levels"], reader(layout))
+            for each, layout in zip(stated, layouts, strict=True)
+        )
+
+    def row_levels(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint32]:
+        """Return the levels (m, F) of the factors that cross; see :meth:`row_ids`."""
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        member = self.layout.member(LEVEL)
+        if member is None:
+            return super().row_levels(start, stop)
+        return read_values(self._root, self.layout, member, self.manifest, start, stop)
 
     def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""

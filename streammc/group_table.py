@@ -1,4 +1,4 @@
-"""The groups of a mixed model: runs of contiguous rows that share a random effect."""
+"""The groups of a mixed model: runs of contiguous rows, and factors that cross."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedFactor:
+    """A factor that crosses others: rows of a level stand anywhere in the table."""
+
+    column: str
+    """Name of its column, such as ``user``."""
+    n_groups: int
+    """Number of its levels."""
+    labels: Callable[[int, int], NDArray[Any]]
+    """``labels(start, stop)`` returns the labels of levels ``start`` to ``stop``, sorted: int64, or
+    UTF-8 texts as bytes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, runti
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.group_table import GroupTable
+from streammc.group_table import CrossedFactor, GroupTable
 
 # The annotation is the number of dimensions, which ``numerics.jit`` reads.
 Vector = Annotated[NDArray[np.float64], 1]
@@ -221,6 +221,13 @@ class Dataset(Protocol):
 
     def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
         """Return the labels (m,) of the groups of rows of the table; ``None`` without groups."""
+
+    @property
+    def crossed(self) -> Sequence[CrossedFactor]:
+        """Return the factors that cross; empty: none."""
+
+    def row_levels(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint32]:
+        """Return the levels (m, F), from 0, of the factors that cross, of rows of the table."""
 
     def coding(self) -> Coding | None:
         """Return what the design columns are as functions of a row; ``None`` if that is unknown."""

@@ -1,8 +1,9 @@
-"""The arrays of the groups in a store: ``group_offset`` and ``group``, with chunks of their own.
+"""The arrays of groups and of levels in a store, with chunks of their own.
 
 ``group_offset`` (K + 1,) int64 has the first row of each group and then the number of rows;
 ``group`` (K,) has the labels, int64, or UTF-8 texts as the (K, width) bytes of one width. Both
 are written chunk by chunk while the rows come, so that memory does not grow with K.
+``level_label_f`` has the labels of the levels of factor number f likewise.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ def group_starts(labels: NDArray[Any], before: Any = None) -> NDArray[np.int64]:
     first[1:] = labels[1:] != labels[:-1]
     first[:1] = before is None or labels[:1] != before
     return np.flatnonzero(first)
+
+
+def label_array(put: Put, name: str, labels: NDArray[Any]) -> Layout:
+    """Write labels (K,), int64 or texts as bytes, as the array ``name``; return its layout."""
+    text = labels.dtype.kind == "S"
+    member = Member(name, "uint8" if text else "int64", labels.dtype.itemsize if text else None)
+    array = _Chunks(put, member, labels.dtype)
+    array.add(labels)
+    return array.finish()
 
 
 class GroupArrays:

@@ -30,6 +30,7 @@ TARGET_CHUNK_BYTES: Final = 8 << 20
 MAX_CHUNK_BYTES: Final = 256 << 20
 MAX_ROWS: Final = 1 << 48
 MAX_FEATURES: Final = 1 << 16
+MAX_LEVELS: Final = 1 << 30
 """Largest table; a document of a store that says more is refused."""
 # Each chunk file is one mapping and Linux allows 65,530 of them in a process.
 MAX_CHUNKS: Final = 60_000
@@ -45,6 +46,7 @@ MEMBER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "weight": VECTOR_DTYPES,
     "row_id": ("int64", "uint8"),
     "row_group": ("int64", "uint8"),
+    "level": ("uint32",),
 }
 GROUP: Final = "group"
 GROUP_OFFSET: Final = "group_offset"
@@ -62,9 +64,15 @@ CELLS: Final = "cells"
 ROW_ID: Final = "row_id"
 ROW_GROUP: Final = "row_group"
 """Label of the group of each row, of stores that keep the order of the table."""
-LABEL_MEMBERS: Final = (ROW_ID, ROW_GROUP)
+LEVEL: Final = "level"
+"""Levels of each row (F,) of F factors that cross, of stores that have such."""
+CROSSED: Final = "crossed"
+"""Attribute of a store with factors that cross: ``column``, ``levels`` and ``dtype`` of each."""
+LABEL_MEMBERS: Final = (ROW_ID, ROW_GROUP, LEVEL)
 """Row arrays that full passes do not read."""
-TEXT_MEMBERS: Final = (*LABEL_MEMBERS, GROUP)
+LEVEL_LABEL: Final = "level_label"
+"""Array ``level_label_f`` has the labels of the levels of factor number f, sorted."""
+TEXT_MEMBERS: Final = (ROW_ID, ROW_GROUP, GROUP)
 """Arrays that hold texts as the bytes (.., width) of one width, if their dtype is uint8."""
 MAX_ID_BYTES: Final = 256
 FEATURE_KEY: Final = "feature/c.0"
@@ -93,12 +101,18 @@ class Member:
         return (rows,) if self.columns is None else (rows, self.columns)
 
 
+def holds_texts(member: Member) -> bool:
+    """Return whether an array holds texts as bytes."""
+    own = member.name in TEXT_MEMBERS or member.name.startswith(LEVEL_LABEL)
+    return own and member.columns is not None
+
+
 def make_members(
-    columns: int, dtypes: Mapping[str, str | None], n_codes: int = 0
+    columns: int, dtypes: Mapping[str, str | None], n_codes: int = 0, n_crossed: int = 0
 ) -> tuple[Member, ...]:
     """Return the row arrays of a new store; ``dtypes`` has ``None`` for an absent array.
 
-    ``columns`` are those of ``X``, ``n_codes`` those of ``codes``.
+    ``columns`` are those of ``X``, ``n_codes`` those of ``codes``, ``n_crossed`` of ``level``.
 
     Raises
     ------
@@ -110,7 +124,7 @@ def make_members(
         if wanted is None:
             continue
         kind = np.dtype(wanted).name
-        if name in LABEL_MEMBERS and np.dtype(wanted).kind == "S":
+        if name in TEXT_MEMBERS and np.dtype(wanted).kind == "S":
             members.append(Member(name, "uint8", np.dtype(wanted).itemsize))
             continue
         if kind not in MEMBER_DTYPES[name]:
@@ -118,7 +132,7 @@ def make_members(
             raise ConfigError(
                 f"expected the dtype of {name} among {allowed}, found {kind}: choose one of them"
             )
-        members.append(Member(name, kind, {"X": columns, CODES: n_codes}.get(name)))
+        members.append(Member(name, kind, {"X": columns, CODES: n_codes, LEVEL: n_crossed}.get(name)))
     return tuple(members)
 
 
@@ -130,7 +144,8 @@ class Layout:
     chunk_rows: int
     members: tuple[Member, ...]
     groups: tuple[Layout, ...] = ()
-    """The layouts of ``group_offset`` and ``group``, one array each, if there are groups."""
+    """The layouts of ``group_offset`` and ``group``, one array each, if there are groups; and of
+    the labels of each factor that crosses others."""
     shards: Shards | None = None
     """How chunks are cut into pieces; ``None`` for raw chunks, which can be mapped."""
     later_rows: int = 0

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
-from streammc.stores.format.layout import FORMAT, MANIFEST, Layout, Member
+from streammc.stores.format.layout import FORMAT, MANIFEST, Layout, Member, holds_texts
 from streammc.stores.format.objects import (
     checksum_object,
     damaged,
@@ -345,7 +345,7 @@ def read_values(
     parts = list(_parts(root, layout, member, manifest, start, stop))
     shape = member.shape(0)
     found = np.concatenate(parts) if parts else np.empty(shape, member.dtype)
-    return found if member.columns is None else found.view(f"S{member.columns}")[:, 0]
+    return found.view(f"S{member.columns}")[:, 0] if holds_texts(member) else found
 
 
 def _parts(

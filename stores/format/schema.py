@@ -21,15 +21,19 @@ from streammc.stores.cloud.address import Root
 from streammc.stores.format.generations import good_generations
 from streammc.stores.format.layout import (
     CODES,
+    CROSSED,
     DENSE_FEATURE,
     FEATURE_KEY,
     FORMAT,
     GROUP,
     GROUP_DTYPES,
     GROUP_OFFSET,
+    LEVEL,
+    LEVEL_LABEL,
     MAX_CHUNK_BYTES,
     MAX_CHUNKS,
     MAX_FEATURES,
+    MAX_LEVELS,
     MAX_ROWS,
     MEMBER_DTYPES,
     METADATA,
@@ -85,10 +89,13 @@ def member_document(member: Member, layout: Layout) -> dict[str, Any]:
     if layout.shards is not None:
         codecs = layout.shards.codecs(codecs, member.columns)
     names = [_DIMENSIONS.get(member.name, "row")]
+    if member.name.startswith(LEVEL_LABEL):
+        names = [member.name.replace(LEVEL_LABEL, LEVEL)]
     if member.name == "X":
         names.append("feature" if layout.member(CODES) is None else DENSE_FEATURE)
     elif member.columns is not None:
-        names.append("coded_factor" if member.name == CODES else f"{member.name}_byte")
+        other = {CODES: "coded_factor", LEVEL: "crossed_factor"}
+        names.append(other.get(member.name, f"{member.name}_byte"))
     shape, chunk = member.shape(layout.n_rows), member.shape(layout.chunk_rows)
     fill = 0.0 if np.dtype(member.dtype).kind == "f" else 0
     return array_document(shape, chunk, member.dtype, names, codecs, fill)
@@ -144,8 +151,8 @@ def read_schema(root: Root) -> tuple[dict[str, Any], Layout]:
     attributes = _attributes(group, root)
     members = []
     present = [name for name in MEMBER_DTYPES if name == "X" or has_array(root, name)]
-    groups = attributes.get("groups") and GROUP_DTYPES
-    for name in (*present, *(groups or ()), "feature"):
+    groups = _lengths(attributes)
+    for name in (*present, *groups, "feature"):
         if isinstance(root, Path) and ((root / name).is_symlink() or not (root / name).is_dir()):
             raise StoreError(
                 f"expected {name!r} in store {str(root)!r} to be a directory of its own: "
@@ -154,8 +161,7 @@ def read_schema(root: Root) -> tuple[dict[str, Any], Layout]:
     for name in present:
         members.append(_member(_read(root, f"{name}/{METADATA}"), name, root))
     layout = _combine(members, root)
-    if groups:
-        layout = replace(layout, groups=_groups(attributes["groups"]["n_groups"], root))
+    layout = replace(layout, groups=_groups(groups, root))
     _check_codes(attributes, layout, root)
     columns = (members[0][0].columns or 0) + n_coded(attributes)
     for member, own in layout.all_members:
@@ -207,6 +213,7 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
     require("standardization", good, "null or a mean and a positive scale per feature")
     require("codes", good_codes(attributes), "columns of each coded factor in the features")
     require("groups", good_groups(attributes), "null or a column, terms and sizes of groups")
+    require(CROSSED, good_crossed(attributes), "a column, levels and a dtype of each factor")
     formula = attributes.get("formula")
     if formula is not None:
         from streammc.stores.formula.fitted import check_document
@@ -266,10 +273,12 @@ def _member(
     """
     key = f"{name}/{METADATA}"
     dtype = document.get("data_type")
-    allowed = (MEMBER_DTYPES | GROUP_DTYPES)[name]
+    labels = name.startswith(LEVEL_LABEL)
+    allowed = GROUP_DTYPES[GROUP] if labels else (MEMBER_DTYPES | GROUP_DTYPES)[name]
     if dtype not in allowed:
         raise _wrong(root, key, "data_type", " or ".join(allowed), dtype)
-    ndim = 2 if name in ("X", CODES) or (name in TEXT_MEMBERS and dtype == "uint8") else 1
+    texts = (name in TEXT_MEMBERS or labels) and dtype == "uint8"
+    ndim = 2 if name in ("X", CODES, LEVEL) or texts else 1
     shape = _extent(document.get("shape"), ndim, root, key, "shape")
     grid = document.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None
@@ -279,7 +288,7 @@ def _member(
     if columns is not None and (columns > MAX_FEATURES or chunks[1] != columns):
         raise _wrong(root, key, "chunk_shape", f"all of at most {MAX_FEATURES} columns", chunks)
     codecs = document.get("codecs")
-    shards = None if name in GROUP_DTYPES else shards_of(codecs, chunks[0])
+    shards = None if name in GROUP_DTYPES or labels else shards_of(codecs, chunks[0])
     if shards is None:
         for codec in codecs if isinstance(codecs, list) else [None]:
             label = codec.get("name") if isinstance(codec, dict) else codec
@@ -289,22 +298,38 @@ def _member(
 
 
 def _check_codes(attributes: dict[str, Any], layout: Layout, root: Root) -> None:
-    """Refuse codes that the attribute does not describe, or that are missing."""
-    member = layout.member(CODES)
-    found = 0 if member is None else member.columns or 0
-    expected = len(attributes.get(CODES, ()))
-    if found != expected:
-        raise _wrong(root, METADATA, CODES, f"{found} factors as the array has", expected)
+    """Refuse codes and levels that the attributes do not describe, or that are missing."""
+    for name, key in ((CODES, CODES), (LEVEL, CROSSED)):
+        member = layout.member(name)
+        found = 0 if member is None else member.columns or 0
+        expected = len(attributes.get(key, ()))
+        if found != expected:
+            raise _wrong(root, METADATA, key, f"{found} factors as the array has", expected)
 
 
-def _groups(n_groups: int, root: Root) -> tuple[Layout, ...]:
-    """Return the layouts of the arrays of the groups; refuse arrays of another length."""
+def label_names(attributes: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arrays with the labels of factors that cross."""
+    return [f"{LEVEL_LABEL}_{number}" for number in range(len(attributes.get(CROSSED, ())))]
+
+
+def _lengths(attributes: Mapping[str, Any]) -> dict[str, int]:
+    """Return the lengths of the arrays with an entry for each group, or level of a factor."""
+    groups, lengths = attributes.get("groups"), {}
+    if groups:
+        lengths = {GROUP_OFFSET: groups["n_groups"] + 1, GROUP: groups["n_groups"]}
+    stated = attributes.get(CROSSED, ())
+    labels = zip(label_names(attributes), stated, strict=True)
+    return lengths | {name: each["levels"] for name, each in labels}
+
+
+def _groups(lengths: Mapping[str, int], root: Root) -> tuple[Layout, ...]:
+    """Return the layouts of the arrays of groups and levels; refuse arrays of another length."""
     layouts = []
-    for name, length in zip(GROUP_DTYPES, (n_groups + 1, n_groups), strict=True):
+    for name, length in lengths.items():
         key = f"{name}/{METADATA}"
         member, found, chunk, _ = _member(_read(root, key), name, root)
         if found != length:
-            raise _wrong(root, key, "shape", f"{length} as the attribute groups has", found)
+            raise _wrong(root, key, "shape", f"{length} as the attributes have", found)
         expected = min(length, choose_chunk_rows(member.row_bytes))
         if chunk != expected:
             raise _wrong(root, key, "chunk_shape", expected, chunk)
@@ -420,6 +445,23 @@ def good_groups(attributes: dict[str, Any]) -> bool:
         and all(term in attributes["features"] for term in terms[1:])
         and isinstance(groups.get("correlated"), bool)
         and all(type(size) is int and 0 < size <= attributes["n_rows"] for size in sizes)
+    )
+
+
+def good_crossed(attributes: Mapping[str, Any]) -> bool:
+    """Return whether the attribute ``crossed``, if there is one, has different factors."""
+    if CROSSED not in attributes:
+        return True
+    stated = attributes[CROSSED]
+    if not isinstance(stated, list) or not stated:
+        return False
+    names = [each.get("column") for each in stated if isinstance(each, dict)]
+    return (
+        len(names) == len(stated)
+        and all(isinstance(name, str) for name in names)
+        and len({*names}) == len(names)
+        and all(type(each.get("levels")) is int for each in stated)
+        and all(0 < each["levels"] <= MAX_LEVELS for each in stated)
     )
 
 

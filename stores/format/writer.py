@@ -27,11 +27,13 @@ from numpy.typing import NDArray
 from streammc.errors import BusyError, ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.stores.cloud.address import store_root
-from streammc.stores.format.group_arrays import GroupArrays
+from streammc.stores.format.group_arrays import GroupArrays, label_array
 from streammc.stores.format.layout import (
     CODES,
+    CROSSED,
     FEATURE_KEY,
     GROUP_DTYPES,
+    LEVEL,
     MANIFEST,
     MAX_CHUNKS,
     ROW_GROUP,
@@ -54,6 +56,7 @@ from streammc.stores.format.schema import (
     check_attributes,
     encode_document,
     feature_chunk,
+    label_names,
     store_attributes,
     store_documents,
 )
@@ -91,6 +94,9 @@ class StoreWriter:
         Dtype of the label of each row's group, likewise, of rows that keep their order.
     group
         Dtype of the labels of groups, as ``row_id``; they go into :attr:`groups`. ``None``: none.
+    crossed
+        Labels (levels,) of each factor that crosses others, sorted, by its column; each row has
+        its levels in ``level``.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
@@ -127,6 +133,7 @@ class StoreWriter:
         row_id: str | None = None,
         row_group: str | None = None,
         group: str | None = None,
+        crossed: Mapping[str, NDArray[Any]] | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
         codes: Sequence[Mapping[str, Any]] = (),
@@ -139,8 +146,11 @@ class StoreWriter:
         self._dense = dense_names({"features": self.features, **self._codes})
         extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
         dtypes = {"X": dtype, CODES: CODE_DTYPE if codes else None, "y": y_dtype, **extra}
-        dtypes |= {ROW_ID: row_id, ROW_GROUP: row_group}
-        members = self._members = make_members(len(self._dense), dtypes, len(codes))
+        self._crossed = dict(crossed or {})
+        level = "uint32" if crossed else None
+        dtypes |= {ROW_ID: row_id, ROW_GROUP: row_group, LEVEL: level}
+        sizes = len(codes), len(self._crossed)
+        members = self._members = make_members(len(self._dense), dtypes, *sizes)
         expanded = len(self.features) * np.dtype(dtype).itemsize
         widest = max(expanded, *(member.row_bytes for member in members))
         self._shards = Shards(choose_piece_rows(widest), cloud == "zstd") if cloud else None
@@ -158,7 +168,10 @@ class StoreWriter:
         self._made_by = current_mark()
         self._buffers: dict[str, NDArray[Any]] = {}
         self.groups = None if group is None else GroupArrays(self._put, group)
-        names = [*(member.name for member in members), *(GROUP_DTYPES if group else ()), "feature"]
+        stated = self._stated = described_crossed(self._crossed)
+        labels = label_names(stated)
+        own = [*(GROUP_DTYPES if group else ()), *labels]
+        names = [*(member.name for member in members), *own, "feature"]
         self._partial = new_output(self.path, names, overwrite=overwrite)
 
     def __enter__(self) -> Self:
@@ -184,6 +197,7 @@ class StoreWriter:
         codes: NDArray[Any] | None = None,
         row_id: NDArray[Any] | None = None,
         row_group: NDArray[Any] | None = None,
+        level: NDArray[Any] | None = None,
     ) -> None:
         """Append rows; values are converted to the store's dtypes.
 
@@ -197,6 +211,8 @@ class StoreWriter:
             (m, K) codes of the coded factors.
         row_id, row_group
             (m,) integers, or UTF-8 texts as bytes.
+        level
+            (m, F) levels of the factors that cross, from 0.
 
         Raises
         ------
@@ -207,7 +223,8 @@ class StoreWriter:
             If the disk is full or refuses.
         """
         others = {"offset": offset, "weight": weight, "codes": codes}
-        given = self._given(self.n_rows, X=X, y=y, row_id=row_id, row_group=row_group, **others)
+        others |= {ROW_ID: row_id, ROW_GROUP: row_group, LEVEL: level}
+        given = self._given(self.n_rows, X=X, y=y, **others)
 
         def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
             for name, part in parts.items():
@@ -346,10 +363,12 @@ class StoreWriter:
         self._check_chunks()
         given = dict(attributes)
         own = () if self.groups is None else self.groups.finish(self.n_rows)
+        arrays = zip(label_names(self._stated), self._crossed.values(), strict=True)
+        own += tuple(label_array(self._put, name, labels) for name, labels in arrays)
         if self.groups is not None:
             given["groups"] = self.groups.described(given["groups"])
         layout = Layout(self.n_rows, self.chunk_rows, self._members, own, self._shards)
-        complete = store_attributes(given | self._codes, self.features, layout)
+        complete = store_attributes(given | self._codes | self._stated, self.features, layout)
         check_attributes(complete, "the attributes of the new store")
         self._put(FEATURE_KEY, feature_chunk(self.features))
         for key, document in store_documents(complete, layout).items():
@@ -408,6 +427,12 @@ class StoreWriter:
     def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
         self._partial.write(key, content, cached=cached)
         self._entries[key] = Entry(len(content), crc32c(content))
+
+
+def described_crossed(crossed: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the attribute of factors that cross, from their labels by column; none: no entry."""
+    stated = [{"column": name, "levels": len(each)} for name, each in crossed.items()]
+    return {CROSSED: stated} if stated else {}
 
 
 def dense_names(attributes: Mapping[str, Any]) -> list[str]:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, RefusedError
 from streammc.numerics.process_limits import available_memory
 from streammc.settings import OverwriteOption, called_with, values_of
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
-from streammc.stores.format.layout import CODES, FORMAT, GROUP, ROW_GROUP, ROW_ID
+from streammc.stores.format.layout import CODES, FORMAT, GROUP, LEVEL, ROW_GROUP, ROW_ID
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_output, scratch_for
-from streammc.stores.format.writer import StoreWriter
+from streammc.stores.format.writer import StoreWriter, described_crossed
 from streammc.stores.ingest.coded_factors import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings
 from streammc.stores.ingest.prepare import Prepared, Progress, prepared_table
@@ -214,6 +214,7 @@ def make_store(
             weight=prepared.encoding.weighted,
             row_id=prepared.encoding.id_dtype,
             **{prepared.encoding.group_field: prepared.encoding.group_dtype},
+            crossed=prepared.crossed,
             chunk_rows=options.chunk_rows,
             n_rows=prepared.scan.n_rows,
             codes=prepared.codes_attribute(),
@@ -332,6 +333,13 @@ def rows_of(
         rows, row_bytes = prepared.size
         most = min(most, KEPT_BYTES) if in_order and not prepared.encoding.cells else most
         streamed = not keep and rows * row_bytes > most
+        if streamed and prepared.crossed:
+            raise RefusedError(
+                f"expected factors that cross, {', '.join(prepared.crossed)}, in a store or in "
+                f"memory, found a table that is only read in order: {rows:,} rows of {row_bytes} "
+                "bytes are more than half of the memory; make a store with --store NAME.zarr, in "
+                "Python store="
+            )
         store: MemoryStore | StreamedTable
         if streamed:
             refuse_in_order()
@@ -373,6 +381,8 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
     if prepared.groups is not None:
         groups = table_of(prepared.groups, arrays.pop(GROUP))
         attributes["groups"] = groups.describe()
+    levels = (arrays.pop(LEVEL), prepared.crossed) if prepared.crossed else None
+    attributes |= described_crossed(prepared.crossed)
     return MemoryStore(
         X,
         arrays.get("y", empty),
@@ -382,6 +392,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         chunk_rows,
         arrays.get(ROW_ID),
         groups,
+        levels,
     )
 
 

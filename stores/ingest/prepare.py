@@ -15,7 +15,8 @@ from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.protocols import Index, Matrix, Vector
 from streammc.rng import Role, stream
-from streammc.stores.format.layout import CELLS, CODES, GROUP, ROW_GROUP, ROW_ID
+from streammc.stores.format.group_arrays import one_group
+from streammc.stores.format.layout import CELLS, CODES, GROUP, LEVEL, ROW_GROUP, ROW_ID
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.formula.fitted import DESIGNS, Design, described_stand_ins
 from streammc.stores.formula.parser import Column, read_terms
@@ -49,7 +50,13 @@ from streammc.stores.ingest.ingest_options import (
     refuse_spellings,
     unscored,
 )
-from streammc.stores.ingest.row_labels import IdColumn, chosen_groups, group_column, id_column
+from streammc.stores.ingest.row_labels import (
+    IdColumn,
+    chosen_groups,
+    group_column,
+    id_column,
+    level_columns,
+)
 from streammc.stores.ingest.shuffle import LEAF_BYTES, group_key, grouped, shuffled
 from streammc.stores.ingest.table_blocks import (
     ReadRecord,
@@ -102,9 +109,13 @@ class Prepared:
             )
             options = without
         self._ids = id_column(table, options, folder, self.warnings)
-        self.groups, grouping = chosen_groups(table, options)
+        chosen = chosen_groups(table, options)
+        self.groups, grouping = chosen.integrated, chosen.columns
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
-        labels = [column for column in (self._ids, self._labels) if column is not None]
+        self._levels = level_columns(table, options, chosen.crossed, folder, self.warnings)
+        labels = [each for each in (self._ids, self._labels, *self._levels) if each is not None]
+        if self._levels:
+            options = replace(options, cells="no")
         if options.cells in ("auto", "yes"):
             report = partial(self._report, total=table.n_rows, phase="cells")
             roles = [each.role for each in labels]
@@ -163,6 +174,7 @@ class Prepared:
         n_features = len(self.columns.features)
         levels = LevelCounts(factors, n_features)
         self.scan = levels.widened(self._scan(block_columns, levels, early))
+        self._count_levels()
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
         spelled = missing_spellings(options) is not None
@@ -189,11 +201,33 @@ class Prepared:
             self._id_dtype,
             None if self._labels is None else self._labels.dtype,
             GROUP if self.groups is not None else ROW_GROUP,
+            len(self._levels),
             len(factors),
             isinstance(table, CellTable),
         )
         self._factors = factors
         self.expansion = self._expanding(self.encoding)
+
+    def _count_levels(self) -> None:
+        """Find the levels of factors that cross, of the rows that are kept."""
+        if not self._levels:
+            return
+        if self.scan.n_dropped:
+            for column in self._levels:
+                blocks = self._blocks.again()
+                column.count((at, rows.shape[1], complete_rows(rows)) for at, rows in blocks)
+        else:
+            n, step = self.scan.n_rows, 1 << 20
+            for column in self._levels:
+                column.count((at, min(step, n - at), None) for at in range(0, n, step))
+        for column in self._levels:
+            if len(column.labels) < 2 and self._options.like is None:
+                raise one_group(column.column)
+
+    @property
+    def crossed(self) -> dict[str, NDArray[Any]]:
+        """Labels of the factors that cross, by column."""
+        return {column.column: column.labels for column in self._levels}
 
     def _expanding(self, encoding: Encoding) -> Expansion:
         """Return the expansion of the records of an encoding."""
@@ -210,7 +244,7 @@ class Prepared:
         """
         assert self.first_read is not None
         self._options = replace(self._options, shuffle=False)
-        encoding = replace(self.encoding, id_dtype=None, group_dtype=None)
+        encoding = replace(self.encoding, id_dtype=None, group_dtype=None, n_crossed=0)
         return RowReader(
             self._table,
             self._blocks,
@@ -406,13 +440,15 @@ class Prepared:
             elif self._id_dtype is not None:
                 ids = np.arange(start, start + values.shape[1])
             labels = None if self._labels is None else self._labels.read(start, values.shape[1])
+            levels = [column.levels(start, values.shape[1]) for column in self._levels]
             counts = self._table.counted(start, start + values.shape[1])
             if self.scan.n_dropped:
                 complete = complete_rows(values)
                 values, ids = values[:, complete], None if ids is None else ids[complete]
                 labels = None if labels is None else labels[complete]
+                levels = [each[complete] for each in levels]
                 counts = None if counts is None else counts[complete]
-            yield self.encoding.encode(values, ids, labels, counts)
+            yield self.encoding.encode(values, ids, labels, counts, levels)
 
     def codes_attribute(self) -> list[dict[str, Any]]:
         """Return the coded factors as in the attribute ``codes`` of a store."""
@@ -510,7 +546,8 @@ class Encoding:
     arrays of a store of it. With trials ``y`` is the proportion of successes, and
     ``weight`` is multiplied by the trials; that of a cell by its rows. Of a time that is censored
     ``y`` is minus the time. The last fields are
-    ``row_id`` and ``group`` or ``row_group``, if there are row ids or labels of groups.
+    ``row_id``, ``group`` or ``row_group`` and ``level`` (F,), if there are row ids, labels of
+    groups or factors that cross.
     """
 
     columns: Columns
@@ -526,6 +563,8 @@ class Encoding:
     """Dtype of the labels of the groups, likewise."""
     group_field: str = GROUP
     """``group`` if rows are brought together, ``row_group`` if they keep their order."""
+    n_crossed: int = 0
+    """Number of factors that cross."""
     n_codes: int = 0
     """Number of coded factors, the last of the features of a block."""
     cells: bool = False
@@ -549,6 +588,8 @@ class Encoding:
         for name, dtype in ((ROW_ID, self.id_dtype), (self.group_field, self.group_dtype)):
             if dtype is not None:
                 fields.append((name, dtype))
+        if self.n_crossed:
+            fields.append((LEVEL, "uint32", (self.n_crossed,)))
         return np.dtype(fields)
 
     @property
@@ -562,11 +603,12 @@ class Encoding:
         ids: NDArray[Any] | None = None,
         labels: NDArray[Any] | None = None,
         counts: Index | None = None,
+        levels: Sequence[NDArray[np.uint32]] = (),
     ) -> NDArray[Any]:
         """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
 
         ``ids`` (m,) are the row ids and ``labels`` (m,) those of the groups, if there are any;
-        ``counts`` (m,) the rows of cells.
+        ``counts`` (m,) the rows of cells; ``levels`` (m,) those of each factor that crosses others.
         """
         records = np.empty(values.shape[1], self.dtype)
         dense = len(self.mean)
@@ -600,6 +642,8 @@ class Encoding:
             records[ROW_ID] = ids
         if self.group_dtype is not None:
             records[self.group_field] = labels
+        for number, each in enumerate(levels):
+            records[LEVEL][:, number] = each
         return records
 
 

@@ -6,9 +6,9 @@ groups are integrated out, or become columns of the design.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,8 @@ from streammc.stores.sources.tables import Table
 
 COLUMNS: Final = "columns"
 INTEGRATED: Final = "integrated"
+CROSSED: Final = "crossed"
+_WAYS: Final = (COLUMNS, INTEGRATED, CROSSED)
 
 _INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number of at most 18 digits in canonical form, which int64 holds without loss."""
@@ -255,16 +257,26 @@ def id_texts(ids: NDArray[Any]) -> NDArray[Any]:
     return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids
 
 
-def chosen_groups(
-    table: Table, options: IngestOptions
-) -> tuple[GroupTerms | None, tuple[str, ...]]:
-    """Return the effects to integrate out, if any, and the factors that become columns.
+class ChosenGroups(NamedTuple):
+    """What becomes of the random effects of a formula."""
 
-    Neither for rows to predict. A single factor is integrated, and of several the one of more
-    than 300 levels or with a slope; ``options.group_as`` decides otherwise.
+    integrated: GroupTerms | None = None
+    """The effects to integrate out."""
+    columns: tuple[str, ...] = ()
+    """Factors whose levels become columns of the design."""
+    crossed: tuple[str, ...] = ()
+    """Factors whose levels are kept with the rows."""
+
+
+def chosen_groups(table: Table, options: IngestOptions) -> ChosenGroups:
+    """Return what becomes of the random effects; nothing for rows to predict.
+
+    A single factor is integrated. Of several, those of at most 300 levels become columns, and one
+    of more levels or with a slope is integrated; where two have more, all cross.
+    ``options.group_as`` decides otherwise.
     """
     if options.like is not None:
-        return None, ()
+        return ChosenGroups()
     written = () if options.formula is None else read_groups(options.formula)
     if options.group is not None:
         if written:
@@ -275,17 +287,23 @@ def chosen_groups(
         written = (GroupTerms(options.group),)
     choices = _choices(options, [each.column for each in written])
     if not written:
-        return None, ()
-    integrated, columns = _integrated_and_columns(table, written, choices)
-    if columns:
+        return ChosenGroups()
+    chosen = _chosen(table, written, choices)
+    if chosen.columns or chosen.crossed:
         assert options.formula is not None
-        _check_roles(read_terms(options.formula).response, columns)
-    if integrated is not None and not options.shuffle:
+        response = read_terms(options.formula).response
+        _check_roles(response, (*chosen.columns, *chosen.crossed))
+    if chosen.integrated is not None and not options.shuffle:
         raise ConfigError(
             "expected --shuffle with groups, found --no-shuffle: the rows of a group are put "
             "together, in a random order of the groups; leave out --no-shuffle"
         )
-    return integrated, columns
+    if chosen.crossed and options.cells == "yes":
+        raise ConfigError(
+            f"expected rows as they are with factors that cross, {', '.join(chosen.crossed)}, "
+            "found --cells yes: leave it out"
+        )
+    return chosen
 
 
 def _choices(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
@@ -294,9 +312,9 @@ def _choices(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
     pairs = asked.items() if isinstance(asked, Mapping) else [_pair(text) for text in asked]
     choices: dict[str, str] = {}
     for name, way in pairs:
-        if way not in (COLUMNS, INTEGRATED):
+        if way not in _WAYS:
             raise ConfigError(
-                f"expected {COLUMNS} or {INTEGRATED} for {name!r} in --group-as, found {way!r}: "
+                f"expected {', '.join(_WAYS)} for {name!r} in --group-as, found {way!r}: "
                 f"write {name}={COLUMNS}"
             )
         if name not in names:
@@ -305,9 +323,9 @@ def _choices(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
                 f"expected a factor of a term (1 | ...) in --group-as, found {name!r}: {known}"
             )
         choices[name] = way
-    if options.formula is None and COLUMNS in choices.values():
+    if options.formula is None and {COLUMNS, CROSSED} & {*choices.values()}:
         raise ConfigError(
-            f"expected a formula for {options.group!r} as columns, found --group: write the term "
+            f"expected a formula for {options.group!r} in --group-as, found --group: write the term "
             f"(1 | {options.group}) in --formula"
         )
     return choices
@@ -317,20 +335,22 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, way = str(text).rpartition("=")
     if not equals or not name:
         raise ConfigError(
-            f"expected FACTOR={COLUMNS} or FACTOR={INTEGRATED} in --group-as, found {text!r}: "
-            f"write {text}={COLUMNS}"
+            f"expected FACTOR={COLUMNS}, FACTOR={INTEGRATED} or FACTOR={CROSSED} in --group-as, "
+            f"found {text!r}: write {text}={COLUMNS}"
         )
     return name.strip(), way.strip()
 
 
-def _integrated_and_columns(
+def _chosen(
     table: Table, written: Sequence[GroupTerms], choices: Mapping[str, str]
-) -> tuple[GroupTerms | None, tuple[str, ...]]:
-    """Return the factor to integrate, if any, and the others."""
+) -> ChosenGroups:
+    """Return what becomes of the effects that are written."""
     if len(written) == 1 and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
-        return written[0], ()
+        return ChosenGroups(written[0])
     for each in written:
         require_column(table, each.column, "a factor of the formula")
+    if CROSSED in choices.values():
+        return _all_crossed(written, choices)
     counted = [each.column for each in written if choices.get(each.column) != INTEGRATED]
     levels = count_levels(table, counted, MOST_LEVELS + 1)
     many = {name for name, count in levels.items() if count > MOST_LEVELS}
@@ -350,15 +370,36 @@ def _integrated_and_columns(
         if way == INTEGRATED or each.slope is not None or each.column in many:
             integrated.append(each)
     if len(integrated) > 1:
-        first, second = integrated[0], integrated[1]
-        raise DataError(
-            f"expected at most one factor of more than {MOST_LEVELS} levels, or with a slope, "
-            f"found {first.column!r} and {second.column!r}: the effects of one factor can be "
-            f"integrated out; leave out one, or merge the rare levels of one into at most "
-            f"{MOST_LEVELS}, which become columns"
-        )
+        return _all_crossed(written, choices)
     columns = tuple(each.column for each in written if each not in integrated)
-    return (integrated[0] if integrated else None), columns
+    return ChosenGroups(integrated[0] if integrated else None, columns)
+
+
+def _all_crossed(written: Sequence[GroupTerms], choices: Mapping[str, str]) -> ChosenGroups:
+    """Return all factors as such that cross.
+
+    Raises
+    ------
+    DataError
+        If one has a slope.
+    ConfigError
+        If one is asked for in another way.
+    """
+    for each in written:
+        if each.slope is not None:
+            others = [other.column for other in written if other is not each]
+            raise DataError(
+                f"expected intercepts alone of factors that cross, found a slope of "
+                f"{each.column!r} beside {', '.join(map(repr, others)) or 'none'}, of which two "
+                f"have more than {MOST_LEVELS} levels or a slope: write (1 | {each.column})"
+            )
+        way = choices.get(each.column, CROSSED)
+        if way != CROSSED:
+            raise ConfigError(
+                f"expected {CROSSED} for every factor where factors cross, found "
+                f"{each.column}={way}: leave it out of --group-as"
+            )
+    return ChosenGroups(crossed=tuple(each.column for each in written))
 
 
 def count_levels(table: Table, columns: Sequence[str], most: int) -> dict[str, int]:
@@ -442,6 +483,61 @@ class GroupColumn(IdColumn):
         if self._flags is None:
             return None
         return np.fromfile(self._flags, np.bool_, count, offset=start)
+
+
+class LevelColumn(GroupColumn):
+    """Labels of a factor that crosses others, kept like those of groups; read back as levels."""
+
+    what: ClassVar[str] = "labels of a factor"
+
+    def __init__(
+        self, table: Table, column: str, folder: Path, drop_missing: bool, number: int
+    ) -> None:
+        self.role = f"factor {number + 1}"  # type: ignore[misc]
+        super().__init__(table, column, folder, drop_missing)
+        if drop_missing:
+            self._flags = folder / f"{self.role}.missing"
+        self.labels: NDArray[Any] = np.empty(0)
+        """(levels,) sorted, once :meth:`count` has seen the rows."""
+
+    def count(self, rows: Iterable[tuple[int, int, NDArray[np.bool_] | None]]) -> None:
+        """Find the labels in runs of rows: first row, their number, and which are kept."""
+        found = np.empty(0, self.dtype)
+        for start, count, kept in rows:
+            labels = self.read(start, count)
+            found = np.union1d(found, labels if kept is None else labels[kept])
+        self.labels = found
+
+    def levels(self, start: int, count: int) -> NDArray[np.uint32]:
+        """Return the levels of the rows from ``start`` on."""
+        return np.searchsorted(self.labels, self.read(start, count)).astype(np.uint32)
+
+
+def level_columns(
+    table: Table,
+    options: IngestOptions,
+    crossed: Sequence[str],
+    folder: Path,
+    messages: list[str],
+) -> list[LevelColumn]:
+    """Return the columns of the factors that cross, or those of the store ``options.like``.
+
+    For each that the table lacks ``messages`` gets a line.
+    """
+    names = list(crossed)
+    if options.like is not None:
+        stated = [each["column"] for each in options.like.get(CROSSED) or ()]
+        names = [name for name in stated if name in table]
+        messages += [
+            f"no column {name!r}, a factor of the store given to --like: the rows are predicted as "
+            "those of new levels"
+            for name in stated
+            if name not in table
+        ]
+    return [
+        LevelColumn(table, name, folder, options.drop_missing, number)
+        for number, name in enumerate(names)
+    ]
 
 
 def group_column(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from streammc import rng
 from streammc.errors import ConfigError, ModelError
-from streammc.group_table import GroupTable
+from streammc.group_table import CrossedFactor, GroupTable
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.likelihood.unit_words import GROUP
 from streammc.models.responses import counts_of_trials
@@ -105,6 +105,15 @@ class View:
     def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
         """Return the labels of the groups of rows of the table."""
         return self.table.row_groups(start, stop)
+
+    @property
+    def crossed(self) -> Sequence[CrossedFactor]:
+        """The factors that cross, of the table."""
+        return self.table.crossed
+
+    def row_levels(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint32]:
+        """Return the levels (m, F) of rows of the table."""
+        return self.table.row_levels(start, stop)
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
