@@ -351,6 +351,10 @@ class Model(Protocol):
         """Return the factors whose effects have a sampled scale."""
 
     @property
+    def crossed(self) -> Sequence[str]:
+        """Return the columns of factors that cross, whose effects are drawn with theta."""
+
+    @property
     def designs(self) -> Sequence[Sequence[int]]:
         """Return the columns of each linear predictor, ascending; empty: each has them all."""
 

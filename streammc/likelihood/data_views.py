@@ -532,7 +532,7 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
     with the effects that the table states; a regression on a table with factors as columns gets
-    their effects, one of times that are censored knows so. A table of shares becomes that of its
+    their effects, also where factors cross; one of times that are censored knows so. A table of shares becomes that of its
     trials for a model that sees them. Others are returned unchanged.
 
     Parameters
@@ -559,6 +559,10 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
                 "expected the option nodes with groups, whose effects need quadrature, found a "
                 "table without: leave it out, or ingest with a term such as (1 | column)"
             )
+        if table.crossed:
+            from streammc.models.mixed.crossed_model import with_crossed
+
+            return dataset, with_crossed(model, dataset)
         if FACTORS in stated:
             from streammc.models.mixed.mixed_model import with_factors
 

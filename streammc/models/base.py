@@ -387,6 +387,8 @@ class StatedModel(Shown, ABC):
     """Whether ``nodes`` is open: the data may still raise it."""
     factors: tuple[FactorBlock, ...] = ()
     """Factors whose effects have a sampled scale."""
+    crossed: tuple[str, ...] = ()
+    """Columns of factors that cross, whose effects are drawn with theta."""
     designs: tuple[tuple[int, ...], ...] = ()
     """Columns of the design that each linear predictor has, ascending; empty: each has them all."""
 

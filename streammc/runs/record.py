@@ -177,6 +177,10 @@ def registered_model(described: Mapping[str, Any]) -> Model:
 
             mixed: Any = mixed_model.from_description(described)
             return mixed  # type: ignore[no-any-return]
+        if described["name"] == "crossed":
+            from streammc.models.mixed import crossed_model
+
+            return crossed_model.from_description(described)
         options = dict(described)
         prior = from_description(options.pop("prior"))
         factors = factor_blocks(options.pop("factors", ()))
@@ -197,7 +201,7 @@ DESIGN_KEYS: Final = (
     *("features", "intercept", "standardization", "formula", "designs"),
     *("response", "offset", "trials", "censored"),
     # How the rows were made, so that another table, or the same one again, is read alike.
-    *("weight", "row_id", "dtype", "missing", "n_dropped", "shuffle_seed", "cells"),
+    *("weight", "row_id", "dtype", "missing", "n_dropped", "shuffle_seed", "cells", "crossed"),
 )
 
 

@@ -149,7 +149,7 @@ def chosen(request: RunRequest) -> Setup:
     """Return the setup of a run: control variates, plan and sampler, with the reason as text.
 
     Without a given sampler, it is ``pt`` for a likelihood that is not a product over rows,
-    ``hmc`` if the sums of one pass are sufficient statistics or if it is predicted to take at most
+    ``gibbs`` where factors cross, ``hmc`` if the sums of one pass are sufficient statistics or if it is predicted to take at most
     1.2 times as long as ``hmc-ecs``, else ``hmc-ecs`` unless its plan is refused, else ``hmc``.
     ``request.sampler_options`` do not change this choice: those that the sampler lacks are refused.
 
@@ -194,6 +194,9 @@ def _automatic_setup(request: RunRequest) -> Setup:
     if request.model.joint is not None:
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
         return _automatic("pt", options).prepare(request, reason)
+    if request.model.crossed:
+        reason = "gibbs, because factors cross: exact, the effects are drawn with the parameters"
+        return _automatic("gibbs", options).prepare(request, reason)
     sufficient = request.model.exact_sums is not None
     if request.dataset.sequential and not sufficient:
         refuse_in_order(request.model, None)
@@ -241,8 +244,15 @@ def _if_as_fast(request: RunRequest, cost: RunCost | None) -> Setup | None:
 def _refuse_coordinates(sampler: Sampler, model: Model) -> None:
     """Raise RefusedError where the sampler has no coordinates for the parameters of a model.
 
-    They are factors with a sampled scale, and linear predictors with columns of their own.
+    They are factors with a sampled scale, or that cross, and linear predictors with columns of
+    their own.
     """
+    if model.crossed and not sampler.draws_crossed:
+        raise RefusedError(
+            f"expected gibbs for factors that cross ({', '.join(model.crossed)}), found "
+            f"{sampler.name}, which has no likelihood without their effects: use --sampler gibbs, "
+            "or auto"
+        )
     if model.designs and not sampler.own_designs:
         raise RefusedError(
             f"expected hmc-ecs or hmc for a table with --formula-for, found {sampler.name}, whose "

@@ -348,6 +348,8 @@ class Sampler(Shown, ABC):
     """Whether the sampler counts how often a draw from the prior reaches the posterior."""
     samples_scales: ClassVar[bool] = False
     """Whether the sampler draws the effects of factors together with their scale."""
+    draws_crossed: ClassVar[bool] = False
+    """Whether the sampler draws the effects of factors that cross."""
     own_designs: ClassVar[bool] = False
     """Whether linear predictors may have columns of their own, see ``StatedModel.designs``."""
     draws_together: ClassVar[bool] = False

@@ -15,6 +15,11 @@ sum_(g != f) u_g[l_g(i)])`` and ``k_l = 1 / (n_l / sigma^2 + 1 / tau_f^2)``,
     b = X'W(y - sum_(g != f) u_g) / sigma^2 + P m - sum_l S_l r_l k_l / sigma^4,
     beta ~ Normal(A^-1 b, A^-1),    u_f[l] ~ Normal(k_l (r_l - S_l . beta) / sigma^2, k_l).
 
+Where sigma is far below tau these differences lose digits. With ``1 / sigma^2 - n_l k_l / sigma^4 =
+1 / (n_l tau_f^2 + sigma^2)`` both are computed as the part within levels, ``C_f = X'WX - sum_l S_l
+S_l' / n_l`` once for all sweeps, over sigma^2, plus the part between them, ``sum_l (S_l S_l' / n_l)
+/ (n_l tau_f^2 + sigma^2)``.
+
 All sums but ``r_l`` are over levels. ``r_l`` needs, of every row, the effects of the other factors:
 one gather a factor, in the order of its levels, so that what is written is sequential.
 
@@ -29,7 +34,7 @@ of a density of one number on the logarithmic scale.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -39,6 +44,7 @@ from streammc.numerics.jit import GENERATOR_TYPE, f8, i8, inline, jit, matrix, r
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index, Matrix, Vector
 
+_HALF_LOG_2PI: Final = 0.9189385332046728
 Codes = Annotated[NDArray[np.int32], 2]
 
 
@@ -51,12 +57,16 @@ class Crossed(NamedTuple):
 
     gram: Matrix
     """(q, q) ``X'WX``."""
+    within: Matrix
+    """(F q, q) ``C_f`` of each factor, one below the other."""
     cross: Vector
     """(q,) ``X'Wy``."""
     square: float
     """``y'Wy``."""
     total: float
     """Sum of the weights."""
+    rows: float
+    """Number of rows."""
     first: Index
     """(F + 1,)."""
     weight: Vector
@@ -100,66 +110,13 @@ class State(NamedTuple):
     """(F + 1,) ``log tau_f``, then ``log sigma``."""
     effects: Vector
     """(L,)."""
+    spread: Vector
+    """(F,) sum of the squares of the effects of each factor."""
     others: Matrix
     """(2, L) weighted sums of the effects of the factors before and after, over a level's rows."""
 
 
 STATE_TYPE: Any = record_type(State)
-
-
-def sums_of(
-    X: Matrix, y: Vector, levels: NDArray[np.integer[Any]], sizes: Index, weight: Vector | None
-) -> Crossed:
-    """Return the sums of a table in memory, and its rows in the order of each factor.
-
-    Parameters
-    ----------
-    X
-        (n, q) design.
-    y
-        (n,) responses.
-    levels
-        (F, n) level of each row, from 0 within its factor.
-    sizes
-        (F,) levels of each factor.
-    weight
-        (n,) weights; ``None``: all 1.
-    """
-    n, q = X.shape
-    F = len(sizes)
-    w = np.ones(n) if weight is None else weight
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    L = int(first[-1])
-    counts, response, design = np.empty(L), np.empty(L), np.empty((L, q))
-    start = np.empty(L + F, np.int64)
-    codes = np.empty((F * (F - 1), n), np.int32)
-    row_weight = np.empty((F, 0 if weight is None else n))
-    for f in range(F):
-        own, here = levels[f], slice(first[f], first[f + 1])
-        counts[here] = np.bincount(own, w, sizes[f])
-        response[here] = np.bincount(own, w * y, sizes[f])
-        for j in range(q):
-            design[here, j] = np.bincount(own, w * X[:, j], sizes[f])
-        rows = np.bincount(own, minlength=sizes[f])
-        start[first[f] + f : first[f + 1] + f + 1] = np.concatenate([[0], np.cumsum(rows)])
-        order = np.argsort(own, kind="stable")
-        for place, g in enumerate(g for g in range(F) if g != f):
-            codes[f * (F - 1) + place] = first[g] + levels[g][order]
-        if weight is not None:
-            row_weight[f] = weight[order]
-    gram, cross = X.T @ (w[:, None] * X), X.T @ (w * y)
-    square, total = float(w @ (y * y)), float(w.sum())
-    return Crossed(gram, cross, square, total, first, counts, response, design, start, codes,
-                   row_weight)  # fmt: skip
-
-
-def start_of(table: Crossed) -> State:
-    """Return the state of no effects, of least squares and of scales of a third of the responses."""
-    F, L, q = len(table.first) - 1, len(table.weight), len(table.cross)
-    beta = np.linalg.lstsq(table.gram, table.cross, rcond=None)[0]
-    rest = max(table.square - beta @ table.cross, 1e-300) / table.total
-    log_scale = np.full(F + 1, 0.5 * math.log(rest / (F + 1)))
-    return State(beta, log_scale, np.zeros(L), np.zeros((2, L)))
 
 
 @inline
@@ -245,21 +202,28 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
     own = math.exp(-2.0 * state.log_scale[f])
     gather_others(table, f, state)
     A, b = np.empty((q, q)), np.empty(q)
+    inside, between = np.empty(q), np.zeros(q)
     for j in range(q):
-        b[j] = precision * table.cross[j] + priors.shift[j]
+        inside[j] = table.cross[j]
         for k in range(q):
-            A[j, k] = precision * table.gram[j, k] + priors.precision[j, k]
+            A[j, k] = precision * table.within[f * q + j, k] + priors.precision[j, k]
     for l in range(table.first[table.first.shape[0] - 1]):
         if l < low or l >= high:
             for j in range(q):
-                b[j] -= precision * design[l, j] * effects[l]
+                inside[j] -= design[l, j] * effects[l]
+    variance, variance_of_level = 1.0 / precision, 1.0 / own
     for l in range(low, high):
-        k = precision * precision / (table.weight[l] * precision + own)
-        rest = table.response[l] - state.others[0, l] - state.others[1, l]
-        for j in range(q):
-            b[j] -= design[l, j] * rest * k
-            for i in range(j + 1):
-                A[j, i] -= design[l, j] * design[l, i] * k
+        n = table.weight[l]
+        if n > 0.0:
+            share = 1.0 / (n * variance_of_level + variance)
+            rest = (table.response[l] - state.others[0, l] - state.others[1, l]) / n
+            for j in range(q):
+                inside[j] -= design[l, j] * rest
+                between[j] += design[l, j] * rest * share
+                for i in range(j + 1):
+                    A[j, i] += design[l, j] * design[l, i] / n * share
+    for j in range(q):
+        b[j] = precision * inside[j] + between[j] + priors.shift[j]
     for j in range(q):
         for i in range(j):
             A[i, j] = A[j, i]
@@ -288,9 +252,11 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
         linear += v * rest * precision
         square += table.weight[l] * v * v * precision
     moved = slice_scale(1, t, linear, square, priors.table, f, rng)
+    ratio = math.exp(moved - t)
     for l in range(low, high):
-        effects[l] *= math.exp(moved - t)
+        effects[l] *= ratio
     state.log_scale[f] = moved
+    state.spread[f] = squares * ratio * ratio
 
 
 @jit(f8(CROSSED_TYPE, STATE_TYPE), borrow=True)
@@ -315,22 +281,41 @@ def sum_of_squares(table, state):  # type: ignore[no-untyped-def]
     return max(total, 0.0)
 
 
-@jit(types.void(CROSSED_TYPE, SCALES_TYPE, STATE_TYPE, GENERATOR_TYPE, i8, matrix))
-def sweeps(table, priors, state, rng, skip, draws):  # type: ignore[no-untyped-def]
-    """Write draws (n, q + F + 1) of beta and of the logarithms of the scales, one a sweep.
+@jit(f8(CROSSED_TYPE, SCALES_TYPE, STATE_TYPE, GENERATOR_TYPE))
+def sweep(table, priors, state, rng):  # type: ignore[no-untyped-def]
+    """Draw everything once; return the log density of responses and effects, but for the prior."""
+    F = table.first.shape[0] - 1
+    for f in range(F):
+        draw_factor(table, priors, f, state, rng)
+    squares = sum_of_squares(table, state)
+    log_sigma = slice_scale(
+        0, state.log_scale[F], table.total, squares, priors.table, F, rng
+    )
+    state.log_scale[F] = log_sigma
+    value = -table.total * (log_sigma + _HALF_LOG_2PI) - 0.5 * squares * math.exp(-2.0 * log_sigma)
+    for f in range(F):
+        t, levels = state.log_scale[f], table.first[f + 1] - table.first[f]
+        value -= levels * (t + _HALF_LOG_2PI) + 0.5 * state.spread[f] * math.exp(-2.0 * t)
+    return value
 
-    The first ``skip`` sweeps are not written.
+
+@jit(types.void(f8, vector, matrix), borrow=True)
+def add_moments(count, effects, moments):  # type: ignore[no-untyped-def]
+    """Add a draw of the effects (L,) to the moments (L, 4) of ``count`` draws before it.
+
+    These are the mean, and the sums of the second, third and fourth powers of the differences from
+    it (Pebay 2008).
     """
-    F, q = table.first.shape[0] - 1, table.cross.shape[0]
-    for t in range(-skip, draws.shape[0]):
-        for f in range(F):
-            draw_factor(table, priors, f, state, rng)
-        squares = sum_of_squares(table, state)
-        state.log_scale[F] = slice_scale(
-            0, state.log_scale[F], table.total, squares, priors.table, F, rng
+    n = count + 1.0
+    for l in range(effects.shape[0]):
+        row = moments[l]
+        delta = effects[l] - row[0]
+        step = delta / n
+        square = step * step
+        term = delta * step * count
+        row[3] += (
+            term * square * (n * n - 3.0 * n + 3.0) + 6.0 * square * row[1] - 4.0 * step * row[2]
         )
-        if t >= 0:
-            for j in range(q):
-                draws[t, j] = state.beta[j]
-            for f in range(F + 1):
-                draws[t, q + f] = state.log_scale[f]
+        row[2] += term * step * (n - 2.0) - 3.0 * step * row[1]
+        row[1] += term
+        row[0] += step

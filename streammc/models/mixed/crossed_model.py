@@ -1,0 +1,151 @@
+"""Regressions with random intercepts of factors that cross, such as users and items.
+
+A row has the linear predictor ``x . beta + offset + sum_f u_f[l_f]``, ``u_f[l] ~ Normal(0,
+tau_f)``. Where two factors have many levels, no product over groups is left once effects are
+integrated out: the likelihood of theta alone is known to no sampler here but ``gibbs``, which draws
+the effects with theta. So this model has no link, and what needs one refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from streammc import priors, registry
+from streammc.errors import ConfigError, ModelError
+from streammc.models.base import POSITIVE, LinearModel, Parameter, unit_default
+from streammc.priors.scaled import Level
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
+
+FAMILIES = ("gaussian",)
+"""Names of the regressions whose effects ``gibbs`` can draw."""
+_PACKAGE = "streammc.models.glm."
+_INSTEAD = "half_student_t(3, 2.5)"
+
+
+@dataclass(frozen=True)
+class CrossedModel(LinearModel):
+    """A regression with random intercepts of factors that cross; build it with :func:`crossed`.
+
+    Parameters are those of ``inner``, then ``tau[factor]`` of each factor, the standard deviation
+    of its effects.
+    """
+
+    inner: Model = field(kw_only=True)
+    """The regression."""
+    crossed: tuple[str, ...] = field(kw_only=True)
+    """Columns of the factors."""
+
+    name: ClassVar[str] = "crossed"
+
+    @property
+    def of_a_row(self) -> Any:
+        """Return the regression."""
+        return self.inner
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the inner model's parameters, and a standard deviation for each factor."""
+        inner: Any = self.inner
+        scales = tuple(
+            Parameter(
+                f"tau[{name}]", support=POSITIVE, default=unit_default, instead_of_flat=_INSTEAD
+            )
+            for name in self.crossed
+        )
+        return (*inner.parameters, *scales)
+
+    @property
+    def link(self) -> NoReturn:
+        """Refuse: the likelihood of theta alone is not known; ModelError."""
+        raise ModelError(
+            f"expected a likelihood that is a product over rows or groups, found factors that "
+            f"cross ({', '.join(self.crossed)}), which have none without the effects of all their "
+            "levels: sample with gibbs; of its runs there are summaries, effects and predictions"
+        )
+
+    def level(self, rows: Rows) -> Level:
+        """Return the level of the inner model's linear predictor."""
+        level: Level = self.inner.level(rows)  # type: ignore[attr-defined]
+        return level
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is no response of the inner model."""
+        return self.inner.response_fault(y)
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Refuse, as :attr:`link`: a predictor without effects is not that of a row."""
+        return self.link
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Refuse, as :meth:`mean`."""
+        return self.link
+
+    def start(self, rows: Rows) -> Vector:
+        """Return the inner model's start, and effects of a third of its unit."""
+        scale = np.log(self.level(rows).unit / 3.0)
+        return np.append(self.inner.start(rows), np.full(len(self.crossed), scale))
+
+    def describe(self) -> dict[str, Any]:
+        """Return inner model, factors and prior as JSON types."""
+        inner = {key: value for key, value in self.inner.describe().items() if key != "prior"}
+        return {
+            "name": self.name,
+            "inner": inner,
+            "crossed": list(self.crossed),
+            "prior": self.prior.describe(),
+        }
+
+
+def crossed(inner: Any, factors: Sequence[str]) -> CrossedModel:
+    """Return a regression with random intercepts of factors that cross.
+
+    Raises
+    ------
+    ConfigError
+        If ``gibbs`` cannot draw the effects of this regression.
+
+    Examples
+    --------
+    >>> from streammc.models import gaussian
+    >>> crossed(gaussian(), ["user", "item"]).labels(["Intercept"])
+    ('beta[Intercept]', 'sigma', 'tau[user]', 'tau[item]')
+    """
+    own = type(inner).__module__.startswith(_PACKAGE) and not inner.designs
+    if inner.name not in FAMILIES or not own:
+        raise ConfigError(
+            f"expected {' or '.join(FAMILIES)} for factors that cross ({', '.join(factors)}), "
+            f"found {inner.name!r}: choose it, leave one factor out, or merge the rare levels of "
+            "all but one into at most 300, which become columns"
+        )
+    return CrossedModel(inner.prior, inner=inner, crossed=tuple(factors))
+
+
+def with_crossed(model: Any, dataset: Dataset) -> Any:
+    """Return a model of a table with factors that cross; one that knows them is unchanged.
+
+    ModelError if rows do not identify the scale of a factor.
+    """
+    factors = dataset.table.crossed
+    if isinstance(model, CrossedModel):
+        return model
+    made = crossed(model, [each.column for each in factors])
+    for each in factors:
+        if each.n_groups >= dataset.n_rows:
+            raise ModelError(
+                f"{model.name}: expected factors with several rows of a level, found "
+                f"{each.n_groups:,} levels of {each.column!r} of one row each: only sigma^2 + "
+                f"tau[{each.column}]^2 is identified; leave it out"
+            )
+    return made
+
+
+def from_description(described: Mapping[str, Any]) -> CrossedModel:
+    """Return the model with this description by :meth:`CrossedModel.describe`."""
+    inner = dict(described["inner"])
+    prior = priors.from_description(described["prior"])
+    made = registry.model(inner.pop("name"))(prior=prior, **inner)
+    return CrossedModel(prior, inner=made, crossed=tuple(described["crossed"]))

@@ -1,0 +1,321 @@
+"""Setup and chains of ``gibbs``: what all chains share, one chain, and the effects it keeps.
+
+Effects have moments over all draws, and some of their draws. Of the draws those with the numbers
+``s - 1``, ``2 s - 1``, .. are kept, where the stride ``s`` doubles whenever there is no more room:
+the same ones whenever a chain stops, and spread over it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng as streams
+from streammc.control_variates.bound import Bound
+from streammc.control_variates.certify import without_pass
+from streammc.errors import ConfigError, ModelError, RefusedError
+from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.target import Base
+from streammc.models.responses import response_check
+from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_prior
+from streammc.protocols import Index, Matrix, Model, RowSource, Vector
+from streammc.samplers.common.chains import BATCH_SECONDS, Chain
+from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
+from streammc.samplers.gibbs.crossed import Crossed, Scales, State, add_moments, sweep
+from streammc.samplers.gibbs.table import (
+    Structure,
+    pieces_of,
+    require_distinct,
+    structure_of,
+    summed,
+)
+
+if TYPE_CHECKING:
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.samplers.gibbs.options import Gibbs
+
+KEPT_BYTES: Final = 48 << 20
+"""Memory of the draws of the effects that a chain keeps."""
+MOST_KEPT: Final = 250
+LEAST_KEPT: Final = 8
+_DISPERSED: Final = 1.0
+"""Spread of the logarithms of the scales at the start."""
+_NO_NOISE: Final = 30.0
+"""Logarithm of the standard deviation of the response over sigma that no table has."""
+_ROUNDING: Final = 1e-12
+
+
+def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
+    """Return the sums of the table.
+
+    Raises
+    ------
+    ConfigError
+        If the model has no factors that cross, two are copies, or a prior is not normal.
+    ModelError
+        If a response is invalid, or fitted without error.
+    RefusedError
+        If control variates are given, which this sampler has no use for.
+    """
+    model: Any = request.model
+    if not model.crossed:
+        raise ConfigError(
+            f"expected factors that cross for gibbs, found a model {model.name!r} without: make "
+            "the table with several terms (1 | g) of factors of more than 300 levels, or with "
+            "--group-as g=crossed; or use hmc-ecs, or hmc"
+        )
+    if request.control_variates is not None:
+        raise RefusedError(
+            "expected no control variates for gibbs, whose draws need none, found some: leave "
+            "them out"
+        )
+    begun = time.perf_counter()
+    cv = without_pass(Bound(request.dataset, model))
+    priors_of(model, cv)
+    table = _table(request, cv)
+    structure = structure_of(table)
+    require_distinct(structure, model.crossed)
+    _require_noise(table, model)
+    n = request.dataset.n_rows
+    passes = 2 if len(model.crossed) > 1 else 1
+    read = {"passes": passes, "rows_read": passes * n}
+    read["bytes_read"] = read["rows_read"] * request.dataset.rows().row_bytes
+    certificate = cv.certificate.plus(**read, seconds=time.perf_counter() - begun)
+    cv = replace(cv, certificate=replace(certificate, warnings=_warnings(structure)))
+    found = np.array([table.rows, structure.parts, structure.largest])
+    text = f"{len(table.weight):,} effects of {len(model.crossed)} factors are drawn with them"
+    arrays = {"crossed_structure": found}
+    return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, table)
+
+
+def _warnings(structure: Structure) -> tuple[str, ...]:
+    if structure.parts == 1 or structure.largest > 0.95:
+        return ()
+    return (
+        f"the table falls into {structure.parts:,} parts that share no level of the factors that "
+        f"cross, the largest with {structure.largest:.1%} of the rows: effects of different parts "
+        "are compared by their common distribution alone",
+    )
+
+
+def _table(request: RunRequest, cv: ControlVariates) -> Crossed:
+    """Read the table twice, and return its sums; responses are less those of theta_star."""
+    dataset = request.dataset
+    check = response_check(dataset, request.model)
+    centre = cv.theta_star[: dataset.n_features]
+    sizes = np.array([each.n_groups for each in dataset.table.crossed])
+    weighted = dataset.attributes.get("weight") is not None or dataset.temperature != 1.0
+    weighted = weighted or bool(dataset.attributes.get("trials"))
+    return summed(lambda: pieces_of(dataset, centre, check), sizes, dataset.n_features, weighted)
+
+
+def _require_noise(table: Crossed, model: Any) -> None:
+    """Refuse a response that the columns, or the effects of one factor, fit without error."""
+    total = table.square
+    left = [total - float(table.cross @ np.linalg.lstsq(table.gram, table.cross, rcond=None)[0])]
+    for f in range(len(table.first) - 1):
+        own = slice(table.first[f], table.first[f + 1])
+        weight = table.weight[own]
+        square = table.response[own] ** 2 / np.where(weight > 0.0, weight, 1.0)
+        left.append(total - float(square.sum()))
+    names = ["its columns", *(f"the levels of {name!r}" for name in model.crossed)]
+    for name, rest in zip(names, left, strict=True):
+        if not rest > _ROUNDING * total:
+            raise ModelError(
+                f"{model.inner.name}: expected a response with noise, found one that {name} fit "
+                "without error: sigma is 0; choose another response"
+            )
+
+
+def priors_of(model: Model, cv: ControlVariates) -> Scales:
+    """Return the priors as a sweep takes them, of coefficients less those of theta_star.
+
+    Raises
+    ------
+    ConfigError
+        If the prior of a coefficient is not normal or flat, or that of a scale is joint.
+    """
+    table, factors = model.prior_table(cv.labels), len(model.crossed)
+    q = len(cv.labels) - 1 - factors
+    precision, shift = np.zeros((q, q)), np.zeros(q)
+    for j, row in enumerate(table[:q]):
+        if row[0] == JOINT_NORMAL:
+            precision[j], shift[j] = row[COLUMNS : COLUMNS + q], row[3]
+        elif row[0] == NORMAL:
+            precision[j, j] = row[2] ** -2.0
+            shift[j] = row[1] * row[2] ** -2.0
+        elif row[0] != FLAT:
+            raise ConfigError(
+                f"expected normal or flat priors of coefficients for gibbs, found another of "
+                f"{cv.labels[j]}: write normal(0, s)"
+            )
+    order = [*range(q + 1, q + 1 + factors), q]
+    scales = np.ascontiguousarray(table[order, :COLUMNS])
+    if (scales[:, 0] == JOINT_NORMAL).any():
+        raise ConfigError(
+            "expected priors of scales by themselves for gibbs, found one with coefficients: give "
+            "each its own"
+        )
+    return Scales(scales, precision, shift - precision @ cv.theta_star[:q])
+
+
+def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
+    """Return what all chains share; reads the table, unless :func:`prepare` did."""
+    cv, model = setup.cv, request.model
+    table = setup.ahead if setup.ahead is not None else _table(request, cv)
+    d = cv.dim
+    base = Base(
+        cv.theta_star, 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), model.prior_table(cv.labels),
+        model.of_a_row.constants, model.n_linear, -1, 1, 0.0, 0.0,
+    )  # fmt: skip
+    return GibbsProblem(
+        table=table,
+        priors=priors_of(model, cv),
+        statistics=sampler.statistics,
+        base=base,
+        source=request.dataset.rows(),
+        certain=allocate_block(0, request.dataset.n_features, 1),
+        certainty_rows=np.zeros(0, np.int64),
+        constrain=model.constrain,
+    )
+
+
+@dataclass(frozen=True)
+class GibbsProblem:
+    """What all chains share; see ``chains.SharedProblem``."""
+
+    table: Crossed
+    priors: Scales
+    statistics: tuple[str, ...]
+    base: Base
+    source: RowSource
+    certain: Block
+    certainty_rows: Index
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    design: None = None
+
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> GibbsChain:
+        """Return chain ``chain`` of the run with this seed."""
+        return GibbsChain(self, seed, chain, batch_iterations=batch_iterations)
+
+
+def kept_draws(levels: int) -> int:
+    """Return how many draws of so many effects a chain has room for, an even number."""
+    return max(min(KEPT_BYTES // (4 * levels), MOST_KEPT) // 2 * 2, LEAST_KEPT)
+
+
+class GibbsChain(Chain):
+    """One chain: coefficients, scales and effects, and what it keeps of the effects."""
+
+    def __init__(
+        self, problem: GibbsProblem, seed: int, chain: int, *, batch_iterations: int
+    ) -> None:
+        super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
+        self.problem, self.statistics = problem, problem.statistics
+        table = problem.table
+        F, L = len(table.first) - 1, len(table.weight)
+        self._state = State(
+            np.zeros(len(table.cross)), np.zeros(F + 1), np.zeros(L), np.zeros(F), np.zeros((2, L))
+        )
+        self._count = 0
+        """Draws after warm-up."""
+        self._moments = np.zeros((L, 4))
+        self._stride = 1
+        self._kept = np.zeros((kept_draws(L), L), np.float32)
+
+    def initialise(self) -> None:
+        """Draw scales around those of theta_star; there are no effects yet."""
+        F = len(self.problem.table.first) - 1
+        start = self.problem.base.theta_star[-1 - F :]
+        spread = _DISPERSED * self._kernel_rng.standard_normal(F + 1)
+        self._state.log_scale[:] = np.append(start[1:], start[0]) + spread
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``common.chains``.
+
+        ``effects`` (L,) are the last ones, ``moments`` (L, 4) those of all draws, see
+        ``crossed.add_moments``, ``kept`` (draws, L) some of the draws.
+        """
+        state = self._state
+        arrays = {
+            "beta": state.beta.copy(),
+            "log_scale": state.log_scale.copy(),
+            "effects": state.effects.copy(),
+            "moments": self._moments.copy(),
+            "kept": self._kept[: self._count // self._stride].copy(),
+        }
+        meta = {
+            "iteration": self.iteration,
+            "rows_gathered": self.rows_gathered,
+            "kernel_rng": streams.get_state(self._kernel_rng),
+            "count": self._count,
+            "stride": self._stride,
+        }
+        return arrays, meta
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit."""
+        state = self._state
+        state.beta[:], state.log_scale[:] = arrays["beta"], arrays["log_scale"]
+        state.effects[:], self._moments[:] = arrays["effects"], arrays["moments"]
+        self.iteration, self.rows_gathered = int(meta["iteration"]), int(meta["rows_gathered"])
+        self._kernel_rng = streams.from_state(meta["kernel_rng"])
+        self._count, self._stride = int(meta["count"]), int(meta["stride"])
+        self._kept[: len(arrays["kept"])] = arrays["kept"]
+
+    def _batch(self) -> int:
+        if self._seconds_per_iteration == 0.0:
+            return min(self.batch_iterations, 8)
+        return max(min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration)), 1)
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        """Run as many iterations as ``theta`` has rows; see ``Chain``."""
+        problem, state = self.problem, self._state
+        table, base = problem.table, problem.base
+        q, F, n = len(table.cross), len(table.first) - 1, int(table.rows)
+        slope = np.zeros(len(base.theta_star))
+        least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
+        for out, row in zip(theta, statistics, strict=True):
+            try:
+                value = sweep(table, problem.priors, state, self._kernel_rng)
+            except np.linalg.LinAlgError:
+                raise ModelError(
+                    "expected columns that the rows tell apart, found some that others add up to: "
+                    "leave one out, or give coefficients proper priors"
+                ) from None
+            if not state.log_scale[F] > least:
+                raise ModelError(
+                    "expected a response with noise, found one that columns and effects fit "
+                    "without error: sigma goes to 0; leave a factor out"
+                )
+            out[:q] = base.theta_star[:q] + state.beta
+            out[q], out[q + 1 :] = state.log_scale[F], state.log_scale[:F]
+            row[0] = value + log_prior(out, base.prior, slope)
+            row[1] = n
+            if not warmup:
+                self._keep(state.effects)
+        self.iteration += len(theta)
+        self.rows_gathered += n * len(theta)
+
+    def _keep(self, effects: Vector) -> None:
+        """Add a draw of the effects to their moments, and to those that are kept."""
+        add_moments(float(self._count), effects, self._moments)
+        self._count += 1
+        if self._count % self._stride:
+            return
+        place = self._count // self._stride - 1
+        if place == len(self._kept):
+            self._kept[: place // 2] = self._kept[1::2]
+            self._stride *= 2
+            if self._count % self._stride:
+                return
+            place = self._count // self._stride - 1
+        self._kept[place] = effects

@@ -1,0 +1,84 @@
+"""``gibbs``: exact draws of a Gaussian regression with factors that cross."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streammc.samplers.common.options import builder
+from streammc.samplers.common.sampler import EXACT, Check, Sampler
+
+if TYPE_CHECKING:
+    from streammc.protocols import Model
+    from streammc.samplers.common.chains import SharedProblem
+    from streammc.samplers.common.sampler import RunRequest, Setup
+    from streammc.trace.run_directory import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gibbs(Sampler):
+    """Sampler ``gibbs``: collapsed Gibbs sampling of factors that cross (Papaspiliopoulos 2020).
+
+    Exact, without a subsample. For each factor in turn the coefficients are drawn with its effects
+    integrated out, then these effects given the coefficients, so that chains mix whatever the
+    numbers of levels; each scale is drawn twice, with the effects fixed and with them moving along
+    (Yu and Meng 2011). An iteration passes by every row once for each factor, 4 bytes a row. For
+    gaussian with terms ``(1 | g)`` of several factors of many levels, such as users and items.
+
+    Examples
+    --------
+    >>> from streammc.samplers import gibbs
+    >>> gibbs().target
+    'exact'
+    """
+
+    name: ClassVar[str] = "gibbs"
+    target: ClassVar[str] = EXACT
+    paper: ClassVar[str] = (
+        "Papaspiliopoulos, Roberts, Zanella 2020, Scalable inference for crossed random effects "
+        "models"
+    )
+    draws_crossed: ClassVar[bool] = True
+    statistics: ClassVar[tuple[str, ...]] = ("lp", "n_rows")
+    """``lp``: log density of responses, effects and parameters together."""
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"crossed_structure": ("structure",)}
+    """Rows, parts of the table that share no level, and the share of the rows in the largest."""
+
+    def needs_pass(self, model: Model) -> bool:
+        """Return ``True``: two reads of the table, which no control variates replace."""
+        return True
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Read the table, and return its sums; see ``Sampler``."""
+        from streammc.samplers.gibbs.kernel import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.gibbs.kernel import problem
+
+        return problem(self, request, setup)
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return the parts of the table that share no level."""
+        _, parts, largest = setup.arrays["crossed_structure"]
+        return {"parts": int(parts), "largest_part": float(largest)}
+
+    def checks(self, summary: Mapping[str, Any]) -> list[Check]:
+        """Return the check of the parts; see ``Sampler``."""
+        facts = summary["sampling"]
+        if facts.get("parts", 1) == 1:
+            return []
+        return [
+            Check(
+                name="parts of the table that share no level",
+                value=f"{facts['parts']:,}; {facts['largest_part']:.1%} of the rows in the largest",
+                meaning="Effects of levels in different parts are compared by their common "
+                "distribution alone.",
+            )
+        ]
+
+
+gibbs = builder(Gibbs)

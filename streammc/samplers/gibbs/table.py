@@ -1,0 +1,267 @@
+"""Sums of a table over the levels of its factors, and its rows in the order of each factor.
+
+Two sequential reads of the rows, whatever their order: the first adds up, the second puts the
+levels of the other factors into the order of the levels of each. These are mapped from a file
+without a name, which the system removes with the process, and written in windows that fit in
+memory.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError, StorageIOError
+from streammc.likelihood.blocks import allocate_rows
+from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
+from streammc.protocols import Dataset, Index, Matrix, Vector
+from streammc.samplers.gibbs.crossed import Crossed
+
+PIECE: Final = 1 << 16
+"""Rows of a block."""
+_MAPPED_ABOVE: Final = 1 << 28
+"""Bytes of levels above which they are mapped from a file."""
+_WINDOW_BYTES: Final = 1 << 29
+"""Bytes of a factor's order that are written in one read."""
+_MOST_LEVELS: Final = 2**31 - 1
+
+_levels = types.Array(types.uint32, 2, "C", readonly=True)
+_codes = types.Array(types.int32, 2, "C")
+
+
+class Piece(NamedTuple):
+    """Some rows: ``X`` (m, q), responses (m,), weights (m,) and levels (m, F) from 0."""
+
+    X: Matrix
+    y: Vector
+    weight: Vector
+    levels: NDArray[np.uint32]
+
+
+@jit(
+    types.void(matrix, vector, vector, _levels, index_vector, matrix, vector, matrix, matrix,
+               index_vector),
+    borrow=True,
+)  # fmt: skip
+def _add(X, y, weight, levels, first, gram, cross, sums, design, rows):  # type: ignore[no-untyped-def]
+    """Add rows; ``sums`` (2, L + 1): weights and responses of levels, then of all and y'Wy."""
+    q, last = X.shape[1], sums.shape[1] - 1
+    for i in range(y.shape[0]):
+        w = weight[i]
+        wy = w * y[i]
+        sums[0, last] += w
+        sums[1, last] += wy * y[i]
+        for j in range(q):
+            wx = w * X[i, j]
+            cross[j] += wx * y[i]
+            for k in range(j + 1):
+                gram[j, k] += wx * X[i, k]
+        for f in range(levels.shape[1]):
+            l = first[f] + levels[i, f]
+            rows[l] += 1
+            sums[0, l] += w
+            sums[1, l] += wy
+            for j in range(q):
+                design[l, j] += w * X[i, j]
+
+
+@jit(types.void(_levels, vector, index_vector, i8, index_vector, i8, i8, _codes, matrix), borrow=True)
+def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type: ignore[no-untyped-def]
+    """Write the levels of the other factors at the places of rows in the order of factor ``f``.
+
+    ``at`` (levels of f,) are the next places, and move on; those outside of ``low`` to ``high`` are
+    left out.
+    """
+    F = levels.shape[1]
+    for i in range(levels.shape[0]):
+        own = levels[i, f]
+        place = at[own]
+        at[own] = place + 1
+        if low <= place < high:
+            other = f * (F - 1)
+            for g in range(F):
+                if g != f:
+                    codes[other, place] = first[g] + levels[i, g]
+                    other += 1
+            if row_weight.shape[1] > 0:
+                row_weight[f, place] = weight[i]
+
+
+@jit(types.void(index_vector, i8, types.Array(types.int32, 1, "C", readonly=True), index_vector))
+def _nested(start, low, codes, found):  # type: ignore[no-untyped-def]
+    """Set ``found[0]`` to 0 unless all rows of each level have one level of another factor."""
+    for l in range(start.shape[0] - 1):
+        for i in range(start[l] + 1, start[l + 1]):
+            if codes[i] != codes[start[l]]:
+                found[0] = 0
+                return
+
+
+@jit(i8(index_vector, i8), borrow=True)
+def _root(parent, l):  # type: ignore[no-untyped-def]
+    while parent[l] != l:
+        parent[l] = parent[parent[l]]
+        l = parent[l]
+    return l
+
+
+@jit(
+    types.void(index_vector, i8, types.Array(types.int32, 1, "C", readonly=True), index_vector),
+    borrow=True,
+)
+def _join(start, low, codes, parent):  # type: ignore[no-untyped-def]
+    """Join the levels, from number ``low`` on, of a factor with those of another in its rows."""
+    for l in range(start.shape[0] - 1):
+        for i in range(start[l], start[l + 1]):
+            a, b = _root(parent, low + l), _root(parent, codes[i])
+            if a != b:
+                parent[max(a, b)] = min(a, b)
+
+
+def summed(
+    pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted: bool
+) -> Crossed:
+    """Return the sums of a table, and its rows in the order of each factor.
+
+    Parameters
+    ----------
+    pieces
+        Yields the rows, the same at every call.
+    sizes
+        (F,) levels of each factor.
+    q
+        Columns of the design.
+    weighted
+        Whether weights of rows differ; otherwise all are that of the first row, 1.
+    """
+    F, L = len(sizes), int(sizes.sum())
+    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    gram, cross, sums = np.zeros((q, q)), np.zeros(q), np.zeros((2, L + 1))
+    design, rows = np.zeros((L, q)), np.zeros(L, np.int64)
+    n = 0
+    for piece in pieces():
+        if (piece.levels >= sizes).any():
+            raise DataError(
+                "expected levels of rows among those of their factors, found others: the store is "
+                "damaged; make it again"
+            )
+        _add(*piece, first, gram, cross, sums, design, rows)
+        n += len(piece.y)
+    gram += np.tril(gram, -1).T
+    start = np.concatenate([
+        np.concatenate([[0], np.cumsum(rows[first[f] : first[f + 1]])]) for f in range(F)
+    ])  # fmt: skip
+    codes = _mapped((F * (F - 1), n), np.int32)
+    row_weight = _mapped((F, n if weighted else 0), np.float64)
+    row_bytes = 4 * (F - 1) + 8 * weighted
+    window = max(_WINDOW_BYTES // max(row_bytes, 1), PIECE)
+    for low in range(0, n if F > 1 or weighted else 0, window):
+        at = [start[first[f] + f : first[f + 1] + f].copy() for f in range(F)]
+        for piece in pieces():
+            for f in range(F):
+                _place(piece.levels, piece.weight, first, f, at[f], low, low + window, codes,
+                       row_weight)  # fmt: skip
+    weight, within = sums[0, :L].copy(), np.empty((F * q, q))
+    for f in range(F):
+        own = slice(first[f], first[f + 1])
+        S, count = design[own], weight[own]
+        means = S / np.where(count > 0.0, count, 1.0)[:, None]
+        within[f * q : (f + 1) * q] = gram - _product(S, means)
+    return Crossed(
+        gram, within, cross, float(sums[1, L]), float(sums[0, L]), float(n), first, weight,
+        sums[1, :L].copy(), design, start, codes, row_weight,
+    )  # fmt: skip
+
+
+def _product(S: Matrix, means: Matrix) -> Matrix:
+    """Return ``S' means``, with the same bits on any number of cores."""
+    out: Matrix = np.einsum("lj,lk->jk", S, means)
+    return out
+
+
+def _mapped(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
+    """Return a new array; a large one is a file without a name."""
+    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    if size <= _MAPPED_ABOVE:
+        return np.zeros(shape, dtype)
+    try:
+        with tempfile.TemporaryFile(prefix="streammc-") as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, not later
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+    except OSError as error:
+        raise StorageIOError(
+            f"expected room for {size / 1e9:.1f} GB of levels in {tempfile.gettempdir()}, found "
+            f"none ({error.strerror}): set TMPDIR to a folder of a larger disk"
+        ) from error
+
+
+def pieces_of(
+    dataset: Dataset, centre: Vector, check: Callable[[Matrix, Vector, Vector], None]
+) -> Iterator[Piece]:
+    """Yield the rows of a data set; responses are less their offset and ``x . centre``."""
+    source, n, q = dataset.rows(), dataset.n_rows, dataset.n_features
+    for start in range(0, n, PIECE):
+        m = min(PIECE, n - start)
+        rows = allocate_rows(m, q)
+        source.gather(np.array([start]), m, rows)
+        used = rows.weight > 0.0
+        check(rows.X[used], rows.y[used], rows.weight[used])
+        levels = np.ascontiguousarray(dataset.table.row_levels(start, start + m))
+        yield Piece(rows.X, rows.y - rows.offset - rows.X @ centre, rows.weight, levels)
+
+
+class Structure(NamedTuple):
+    """What a table says about its factors."""
+
+    nested: tuple[tuple[int, int], ...]
+    """Pairs (f, g): the rows of a level of f have one level of g."""
+    parts: int
+    """Parts of the table that share no level of the factors that cross."""
+    largest: float
+    """Share of the rows in the largest of them."""
+
+
+def structure_of(table: Crossed) -> Structure:
+    """Return which factors are nested, and the parts into which rows fall by the others."""
+    F, L = len(table.first) - 1, int(table.first[-1])
+    pairs, parent = set(), np.arange(L)
+    bounds = [table.start[table.first[f] + f : table.first[f + 1] + f + 1] for f in range(F)]
+    for f in range(F):
+        for place, g in enumerate(g for g in range(F) if g != f):
+            found = np.ones(1, np.int64)
+            _nested(bounds[f], table.first[f], table.codes[f * (F - 1) + place], found)
+            if found[0]:
+                pairs.add((f, g))
+    joined = False
+    for f in range(F):
+        for g in range(f + 1, F):
+            if (f, g) not in pairs and (g, f) not in pairs:
+                joined = True
+                _join(bounds[f], table.first[f], table.codes[f * (F - 1) + g - 1], parent)
+    if not joined:
+        return Structure(tuple(sorted(pairs)), 1, 1.0)
+    crossing = next(f for f in range(F) if any(
+        f != g and (f, g) not in pairs and (g, f) not in pairs for g in range(F)))
+    rows = np.diff(bounds[crossing])
+    own = np.arange(table.first[crossing], table.first[crossing + 1])
+    roots = np.array([_root(parent, l) for l in own])[rows > 0]
+    _, number = np.unique(roots, return_inverse=True)
+    share = np.bincount(number, rows[rows > 0]) / table.rows
+    return Structure(tuple(sorted(pairs)), len(share), float(share.max()))
+
+
+def require_distinct(structure: Structure, names: tuple[str, ...]) -> None:
+    """Refuse factors that are one another's copies."""
+    for f, g in structure.nested:
+        if f < g and (g, f) in structure.nested:
+            raise ConfigError(
+                f"expected factors that tell rows apart, found {names[f]!r} and {names[g]!r} with "
+                "the same rows in each level: the sum of their effects is identified, not each; "
+                "leave one out"
+            )
