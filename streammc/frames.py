@@ -141,6 +141,7 @@ def _options_of(design: Mapping[str, Any], formula: str) -> IngestOptions:
         standardize=design.get("standardization") is not None,
         shuffle=seed is not False,
         seed=int(seed),
+        group_as={each["column"]: "crossed" for each in design.get("crossed") or ()} or None,
         cells="no" if cells is None and "cells" in design else None,
         sufficient=(cells or {}).get("statistics"),
     )
@@ -241,7 +242,7 @@ def predict(run: Any, store: Any, path: Any = None, **options: Any) -> Any:
         return predicting.predict(run, cast(Dataset, store), path, **options)
     opened = opened_run(run)
     rows = data_set(opened, store)
-    if ROW_GROUP in getattr(rows, "attributes", {}):
+    if ROW_GROUP in getattr(rows, "attributes", {}) or opened.identity["model"].get("crossed"):
         options["trained_on"] = _rows_of_groups(opened, options.get("trained_on"))
     found = predicting.predict(run, rows, path, **options)
     if path is not None or options.get("by") is not None or not is_frame(store):

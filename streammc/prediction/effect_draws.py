@@ -26,7 +26,9 @@ from streammc.errors import ConfigError, DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.data_views import by_group
 from streammc.models.mixed.group_effects import table_nodes
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
+from streammc.prediction.crossed_effects import write_level_draws
 from streammc.prediction.group_summaries import (
     SCALE,
     require_equal_draws,
@@ -202,9 +204,11 @@ def write_effect_draws(
     request: PredictionRequest,
 ) -> dict[str, Any]:
     """Write draws of the effects of some groups; return :func:`effect_draws` as facts (JSON)."""
+    if isinstance(model, CrossedModel):
+        return write_level_draws(run, model, table, path, labels, request)
     began = time.perf_counter()
     require_store_with_effects(run, model, table)
-    numbers = named_groups(table, labels, model)
+    numbers = named_groups(table.groups, labels)
     require_checked(table, request.scheduler)
     bound = by_group(table, model)[1]
     posterior = load_draws(run, model, request.draws, table)
@@ -248,24 +252,24 @@ def write_effect_draws(
         return facts | writer.commit(facts, arrays)
 
 
-def named_groups(table: Any, labels: Sequence[str], model: Any) -> Index:
-    """Return the numbers of groups by their labels, without repetitions.
+def named_groups(groups: Any, labels: Sequence[str]) -> Index:
+    """Return the numbers of groups, or levels of a factor, by their labels, without repetitions.
 
     ConfigError if there is no label, or no group of that label.
     """
     if isinstance(labels, str) or not len(labels):
         raise ConfigError(
-            f"expected a list of labels of groups of {model.column!r}, found {labels!r}: name at "
+            f"expected a list of labels of groups of {groups.column!r}, found {labels!r}: name at "
             "least one"
         )
     wanted = np.array([str(each).encode() for each in dict.fromkeys(labels)])
-    places = LabelIndex(table.groups).find(wanted)
+    places = LabelIndex(groups).find(wanted)
     if (places == UNKNOWN).any():
         missing = wanted[places == UNKNOWN][0].decode()
-        near = get_close_matches(missing, _near_labels(table.groups, missing), n=3)
+        near = get_close_matches(missing, _near_labels(groups, missing), n=3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "give one of its labels"
         raise ConfigError(
-            f"expected a group of {model.column!r} of the run, found {missing[:60]!r}, which is "
+            f"expected a group of {groups.column!r} of the run, found {missing[:60]!r}, which is "
             f"none: {hint}"
         )
     first = np.unique(places, return_index=True)[1]  # two spellings may be one label
@@ -339,6 +343,7 @@ def effect_draws(
     *,
     draws: int = EFFECT_SAMPLES,
     seed: int = 0,
+    factor: str | None = None,
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
@@ -359,6 +364,9 @@ def effect_draws(
         Number of draws of theta, thinned from all chains together; at least 2.
     seed
         Seed of the draws of the effects; those of a group do not depend on the others.
+    factor
+        Of several factors that cross, the one whose levels are named. Their draws are those that
+        the run has kept, at most as many as asked for.
     progress
         Called as ``progress(done, total)`` after every group.
 
@@ -386,7 +394,9 @@ def effect_draws(
     check_kinds(store)
     check_progress(progress)
     opened = opened_run(run)
-    request = PredictionRequest(draws=draws, seed=seed, overwrite=overwrite, progress=progress)
+    request = PredictionRequest(
+        draws=draws, seed=seed, factor=factor, overwrite=overwrite, progress=progress
+    )
     target = result_path(path, "streammc-effects-", "effects.zarr")
     model = registered_model(opened.identity["model"])
     write_effect_draws(opened, model, store, target, groups, request)

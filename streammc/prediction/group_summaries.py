@@ -30,8 +30,10 @@ from streammc.errors import ConfigError, DataError, RefusedError, StorageIOError
 from streammc.likelihood.data_views import by_group
 from streammc.models.mixed.group_constants import PANEL_CELLS
 from streammc.models.mixed.group_effects import BETWEEN, MEAN, QUANTILES, VARIANCE, table_effects
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors
+from streammc.prediction.crossed_effects import write_level_effects
 from streammc.prediction.predict import opened_run, predict, result_path, write_ids
 from streammc.prediction.prediction_request import PredictionRequest
 from streammc.prediction.predictors import DRAWS_PER_DIMENSION, Draws, load_draws, matched
@@ -204,6 +206,8 @@ def write_effects(
 
     ``fewer``: use fewer draws than those of the request where the effects hardly depend on them.
     """
+    if isinstance(model, CrossedModel):
+        return write_level_effects(run, model, table, path, request, fewer=fewer)
     began = time.perf_counter()
     require_store_with_effects(run, model, table)
     grouped, bound = by_group(table, model)
@@ -305,6 +309,7 @@ def effects(
     *,
     draws: int | None = None,
     interval: float = INTERVAL,
+    factor: str | None = None,
     overwrite: bool = False,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
@@ -324,7 +329,10 @@ def effects(
     draws
         Number of draws to use, thinned from all chains together and moved to the mean and
         covariance of all draws; at least 2. ``None``: as many as keep ``mean_error`` below 0.02
-        in the largest of the first 16,384 groups, but five a parameter, and at most 100.
+        in the largest of the first 16,384 groups, but five a parameter, and at most 100. Where
+        factors cross, all draws of the run: leave it out.
+    factor
+        Of several factors that cross, the one whose effects are computed, without a pass.
 
     Returns
     -------
@@ -354,6 +362,7 @@ def effects(
     request = PredictionRequest(
         draws=EFFECT_DRAWS if draws is None else draws,
         interval=interval,
+        factor=factor,
         overwrite=overwrite,
         scheduler=scheduler,
         progress=progress,

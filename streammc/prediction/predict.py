@@ -16,8 +16,10 @@ from streammc.control_variates.bound import PASS_OPTIONS, as_recorded, check_kin
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.likelihood.data_views import require_trials
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
+from streammc.prediction.crossed_effects import crossed_effects
 from streammc.prediction.mean_responses import NormalRules
 from streammc.prediction.prediction_request import BINS, INTEGRATE, PredictionRequest
 from streammc.prediction.predictive import GroupedPredictTask, PredictTask, Totals
@@ -50,7 +52,7 @@ _SEARCHED: Final = 1 << 16
 
 def require_predictable(model: Model, request: PredictionRequest) -> None:
     """Refuse a model that predicts no response from columns, and options that it does not have."""
-    if isinstance(model, MixedModel):
+    if isinstance(model, MixedModel | CrossedModel):
         return
     if request.new_groups != INTEGRATE:
         raise ConfigError(
@@ -86,7 +88,7 @@ def categories_of(model: Model, request: PredictionRequest) -> int:
     return regression.levels
 
 
-def mostly_new_groups(effects: RowEffects | None, new_rows: int) -> list[str]:
+def mostly_new_groups(effects: Any, new_rows: int) -> list[str]:
     """Return a warning where more than half of the rows with labels are of new groups."""
     if effects is None or effects.index is None or 2 * new_rows <= effects.table.n_rows:
         return []
@@ -135,10 +137,14 @@ def write_predictions(
     posterior = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = record.describe_design(table.attributes)
     notes = predictors.check(posterior.design, described)
-    regression, theta, effects = model, posterior.theta, None
+    regression, theta = model, posterior.theta
+    effects: Any = None
     if isinstance(model, MixedModel):
         theta, effects = row_effects(run, model, table, posterior, request, described)
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
+    elif isinstance(model, CrossedModel):
+        effects = crossed_effects(run, model, table, request)
+        regression, theta = model.inner, effects.theta[:, : -len(model.crossed)]
     coefficients = predictors.on_table(
         regression, theta, posterior.weights, posterior.design, described
     )

@@ -49,6 +49,8 @@ class PredictionRequest:
     """Whether to predict the probabilities of categories in place of their mean number."""
     new_groups: str = INTEGRATE
     """Whether rows of groups that the run has not seen are integrated over, or refused."""
+    factor: str | None = None
+    """Of several factors that cross, the one whose effects are asked for."""
     overwrite: bool = False
     scheduler: Any = None
     progress: Callable[[int, int], None] | None = None

@@ -33,6 +33,7 @@ from streammc.models.mixed.mixed_model import constants_of, kind_of
 from streammc.models.responses import counts_of_trials
 from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, index_vector, jit, matrix, vector
+from streammc.prediction.crossed_effects import CrossedEffects
 from streammc.prediction.mean_responses import CategoryChance, NormalRules, effect_levels, responses
 from streammc.prediction.predictors import Coefficients
 from streammc.prediction.roc import Covariate, Thresholds, add_bins, find_bins
@@ -376,7 +377,7 @@ _NARROW: Final = 3.0
 class GroupedPredictTask(PredictTask):
     """``PieceTask`` that writes the predictions of rows of groups."""
 
-    effects: RowEffects = field(kw_only=True)
+    effects: RowEffects | CrossedEffects = field(kw_only=True)
 
     @cached_property
     def rules(self) -> NormalRules:
@@ -391,7 +392,8 @@ class GroupedPredictTask(PredictTask):
     def groups_of(self, piece: RowBlock, totals: Totals) -> Index:
         """Return the groups of the rows of a piece; count those of new groups."""
         groups = self.effects.groups_of(piece.start, piece.start + len(piece.y))
-        totals.new_rows[0] += float((groups == UNKNOWN).sum())
+        new = groups == UNKNOWN  # of a row, or of each of its factors
+        totals.new_rows[0] += float((new if new.ndim == 1 else new.any(axis=1)).sum())
         return groups
 
     def means(

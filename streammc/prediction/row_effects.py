@@ -464,7 +464,7 @@ def default_draws(model: Model) -> int:
 def needs_rows_of_run(model: Model, table: Any, fingerprint: str) -> bool:
     """Return whether predictions of a table need the data of the run, of this fingerprint."""
     labelled = isinstance(model, MixedModel) and label_column(table) is not None
-    return labelled and table.fingerprint != fingerprint
+    return (labelled or bool(model.crossed)) and table.fingerprint != fingerprint
 
 
 def require_checked(table: Dataset, scheduler: Any) -> None:

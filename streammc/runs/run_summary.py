@@ -502,7 +502,7 @@ def _sampling(
         passes += -(-gathered // dataset.n_rows)
     rows_read = certificate.rows_read + planned * dataset.n_rows + gathered + kept
     gap = None
-    if certificate.passes:
+    if certificate.decrement is not None:
         gap = _laplace_gap(request.model.unconstrain(run.draws_matrix()), cv)
     predicted = plan.predicted if plan is not None else {}
     return Sampling(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from scipy import linalg
 from streammc.diagnostics.summary import summarize_draws
 from streammc.numerics.prior import log_prior
 from streammc.priors import as_prior, half_student_t
-from streammc.samplers.gibbs.crossed import Scales, State, start_of, sums_of, sweeps
+from streammc.samplers.gibbs.crossed import Crossed, Scales, State, sweep
+from streammc.samplers.gibbs.table import Piece, summed
 
 
 def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) -> Any:
@@ -29,6 +31,36 @@ def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) 
     weight = rng.choice([0.5, 1.0, 2.0], n) if weighted else None
     y = y + 0.7 * rng.normal(size=n) / np.sqrt(1.0 if weight is None else weight)
     return X, y, levels, np.array(sizes), weight
+
+
+def sums_of(X: Any, y: Any, levels: Any, sizes: Any, weight: Any) -> Crossed:
+    """Return the sums of rows in memory, in two pieces."""
+    w = np.ones(len(y)) if weight is None else weight
+    codes = np.ascontiguousarray(levels.T, dtype=np.uint32)
+    half = len(y) // 2
+
+    def pieces() -> Iterator[Piece]:
+        for part in (slice(0, half), slice(half, len(y))):
+            yield Piece(X[part], y[part], w[part], codes[part])
+
+    return summed(pieces, sizes, X.shape[1], weight is not None)
+
+
+def start_of(table: Crossed, seed: Any = 0) -> State:
+    """Return a state without effects, of scales around 0.7."""
+    F, L = len(table.first) - 1, len(table.weight)
+    scales = -0.4 + np.random.default_rng(seed).normal(size=F + 1)
+    return State(np.zeros(len(table.cross)), scales, np.zeros(L), np.zeros(F), np.zeros((2, L)))
+
+
+def sweeps(
+    table: Crossed, priors: Scales, state: State, rng: np.random.Generator, skip: int, draws: Any
+) -> None:
+    """Write draws of beta and of the logarithms of the scales, after ``skip`` others."""
+    for t in range(-skip, len(draws)):
+        sweep(table, priors, state, rng)
+        if t >= 0:
+            draws[t] = np.r_[state.beta, state.log_scale]
 
 
 def priors_of(F: int) -> Scales:
@@ -125,7 +157,9 @@ def joint_z(broken: str, iterations: int = 30_000) -> Any:
     first = prior_draws(1)[0]
     effects = np.concatenate([np.exp(t) * rng.normal(size=size)
                               for t, size in zip(first[2:5], sizes, strict=True)])  # fmt: skip
-    state = State(first[:2].copy(), first[2:].copy(), effects, np.zeros((2, len(effects))))
+    state = State(
+        first[:2].copy(), first[2:].copy(), effects, np.zeros(3), np.zeros((2, len(effects)))
+    )
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     out, kept = np.empty((1, 6)), np.empty((iterations, 6))
     for t in range(iterations):
