@@ -12,10 +12,10 @@ def rows_text(n_rows: int, cells: Mapping[str, int] | None) -> int | str:
 
 
 def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
-    """Return the factors that are columns of a store, as ``(1 | origin), 50 levels``."""
+    """Return factors, columns of a store or such that cross, as ``(1 | origin), 50 levels``."""
     if not factors:
         return None
-    return "; ".join(f"(1 | {each['column']}), {each['levels']} levels" for each in factors)
+    return "; ".join(f"(1 | {each['column']}), {each['levels']:,} levels" for each in factors)
 
 
 def references_text(references: Mapping[str, Sequence[str]] | None) -> str | None:

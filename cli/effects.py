@@ -39,6 +39,9 @@ class EffectsSettings(IntervalOption, PassOptions, OverwriteOption):
         multiple=True,
         metavar="LABEL",
     )
+    factor: str | None = setting(
+        None, "Of several factors that cross, the one whose effects are written.", kind="text"
+    )
     draws: int | None = setting(None, "With --group: number of draws, 1000 by default.", minimum=2)
     seed: int | None = setting(None, "With --group: seed of the draws, 0 by default.", minimum=0)
 
@@ -49,7 +52,8 @@ def effects(ctx: click.Context, settings: EffectsSettings) -> None:
 
     RUN is a run on a store with groups, such as of y ~ x + (1 | g). The effects are on the scale
     of the linear predictor, and a slope is per unit of its column in the table. With --group
-    draws of the effects of single groups from their exact posterior are written.
+    draws of the effects of single groups from their exact posterior are written. Where factors
+    cross, such as in y ~ x + (1 | user) + (1 | item), --factor names the one.
     """
     from streammc.cli.execute import store_of_run
     from streammc.cli.receipt import (
@@ -83,6 +87,8 @@ def effects(ctx: click.Context, settings: EffectsSettings) -> None:
     options: dict[str, Any] = {"draws": effect_draws or EFFECT_DRAWS, "interval": settings.interval}
     if groups:
         options = {"draws": settings.draws or EFFECT_SAMPLES, "seed": settings.seed or 0}
+    if settings.factor is not None:
+        options["factor"] = settings.factor
     asked = {
         "command": "effects",
         "run": opened.identity,

@@ -76,6 +76,7 @@ def ingest(ctx: click.Context, settings: IngestSettings) -> None:
         "features": result["features"],
         "reference levels": references_text(result.get("references")),
         "groups": groups_text(result.get("groups")),
+        "factors that cross": factors_text(result.get("crossed")),
         "factors": factors_text(result.get("factors")),
         "codes": codes_text(result.get("codes")),
         "row id": result.get("row_id"),

@@ -75,6 +75,7 @@ def info(output: Output, path: str) -> None:
     if kind == "store":
         shown["reference levels"] = references_text(document["references"])
         shown["groups"] = groups_text(document.get("groups"))
+        shown["crossed"] = factors_text(document.get("crossed"))
         shown["factors"] = factors_text(document.get("factors"))
         shown["codes"] = codes_text(document.get("codes"))
         shown["n_rows"] = rows_text(document["n_rows"], document.get("cells"))
@@ -135,6 +136,9 @@ def kind_of(path: str) -> str:
 
 def model_text(described: Mapping[str, Any]) -> str | None:
     """Return the model of a run in words, as ``logistic, effects of g (1 | g)``."""
+    if described.get("name") == "crossed":
+        terms = " + ".join(f"(1 | {name})" for name in described["crossed"])
+        return f"{described['inner']['name']}, effects of {terms}"
     if described.get("name") != "mixed":
         return described.get("name")
     slope = described["effects"][1] if len(described["effects"]) > 1 else None

@@ -46,10 +46,11 @@ class ColumnOptions:
     formula_for : text or list of texts
         ``"sigma ~ x"``: the columns on which another parameter of the model depends, beside those
         of ``formula`` for the response, a formula each. The store has the columns of all.
-    group_as : mapping from factors to 'columns' or 'integrated', or None
+    group_as : mapping from factors to 'columns', 'integrated' or 'crossed', or None
         How the effects of the factors of terms ``(1 | g)`` are handled: integrated out, of one of
-        them, or as a column for each of at most 300 levels, with one sampled scale. ``None``: a
-        single factor is integrated, of several the one of more than 300 levels, if any. Also a
+        them; as a column for each of at most 300 levels, with one sampled scale; or drawn with the
+        parameters, of all together, by ``gibbs``. ``None``: a single factor is integrated, of
+        several the one of more than 300 levels, if any, and where two have more all cross. Also a
         list of texts, ``["origin=columns"]``.
     shuffle
         Put the rows into a uniformly random order. ``None``: yes, except with ``like``, which
@@ -121,7 +122,7 @@ class ColumnOptions:
         key="ingest",
     )
     group_as: Mapping[str, str] | Sequence[str] | None = setting(
-        None, "g=columns or g=integrated, of a term (1 | g).", kind="names", key="ingest"
+        None, "g=columns, g=integrated or g=crossed, of a term (1 | g).", kind="names", key="ingest"
     )
     shuffle: bool | None = setting(
         None, "Random row order, exact.  [default: yes, but with --like no]", key="ingest"

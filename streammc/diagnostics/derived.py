@@ -150,7 +150,8 @@ def defined(described: Mapping[str, Any]) -> bool:
     """Return whether a model with this description has an intraclass correlation."""
     inner = described.get("inner", {}).get("name")
     known = inner == "gaussian" or inner in _LATENT
-    return described.get("name") == "mixed" and len(described["effects"]) == 1 and known
+    mixed = described.get("name") == "mixed" and len(described["effects"]) == 1
+    return known and (mixed or described.get("name") == "crossed")
 
 
 def derived(
@@ -165,13 +166,14 @@ def derived(
     values, names = _cut_points(theta, labels, described)
     if not defined(described):
         return values, names
-    column, inner = described["group"], described["inner"]["name"]
-    square = theta[:, :, labels.index(f"tau[{column}]")] ** 2
+    columns, inner = described.get("crossed") or [described["group"]], described["inner"]["name"]
+    squares = theta[:, :, [labels.index(f"tau[{column}]") for column in columns]] ** 2
     rest: Any = _LATENT.get(inner)
     if rest is None:
-        rest = theta[:, :, labels.index(_SIGMA)] ** 2
-    correlation = (square / (square + rest))[..., None]
-    return np.concatenate([correlation, values], axis=2), [f"icc[{column}]", *names]
+        rest = theta[:, :, [labels.index(_SIGMA)]] ** 2
+    correlation = squares / (squares.sum(axis=2, keepdims=True) + rest)
+    own = [f"icc[{column}]" for column in columns]
+    return np.concatenate([correlation, values], axis=2), [*own, *names]
 
 
 def _cut_points(
@@ -200,7 +202,8 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     """Return the draws of the intraclass correlation of a run of a mixed model.
 
     ``tau^2 / (tau^2 + v)`` with v = sigma^2 of a gaussian model, pi^2 / 3 of logistic,
-    binomial and ordinal and 1 of probit ones: on the scale of the linear predictor.
+    binomial and ordinal and 1 of probit ones: on the scale of the linear predictor. Where factors
+    cross, each has its own, and the denominator the variances of all.
 
     Parameters
     ----------
@@ -210,7 +213,7 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     Returns
     -------
     xarray.DataArray
-        (chain, draw) named ``icc``.
+        (chain, draw) named ``icc``; where factors cross (chain, draw, factor).
 
     Raises
     ------
@@ -231,4 +234,11 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     like = next(iter(tree["posterior"].data_vars.values()))
     keep = {dim: 0 for dim in like.dims if dim not in ("chain", "draw")}
     one: xr.DataArray = like.isel(keep, drop=True).transpose("chain", "draw")
-    return one.copy(data=values[..., 0]).rename("icc")
+    if described["name"] != "crossed":
+        return one.copy(data=values[..., 0]).rename("icc")
+    import xarray
+
+    factors = described["crossed"]
+    each = [one.copy(data=values[..., number]) for number in range(len(factors))]
+    together = xarray.concat(each, dim="factor").assign_coords(factor=factors)
+    return together.transpose("chain", "draw", "factor").rename("icc")

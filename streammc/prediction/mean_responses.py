@@ -129,7 +129,7 @@ def effect_levels(draws: int) -> Matrix:
 class NormalRules:
     """Mean responses where the linear predictor has a normal part, by nodes of measured error.
 
-    Of a log link they are ``exp(eta + sd^2 / 2)``.
+    Of a log link they are ``exp(eta + sd^2 / 2)``, of an identity those at ``eta``.
 
     A mean response is a function of the predictor over a range that is narrow beside a wide normal
     part: 15 Gauss-Hermite nodes, 6 apart at a standard deviation of 20, do not see it. The nodes of
@@ -143,10 +143,14 @@ class NormalRules:
         eta = np.zeros((1 + model.n_scalar, 4))
         eta[0] = -3.0, 0.0, 1.0, 2.0
         mean = model.mean(eta)
+        line = mean[1] + (mean[2] - mean[1]) * eta[0]
+        self._straight = bool(np.allclose(mean, line, rtol=1e-10, atol=0.0))
         self._exponential = bool(np.allclose(mean, mean[1] * np.exp(eta[0]), rtol=1e-10, atol=0.0))
 
     def means(self, eta: NDArray[np.float64], sd: Matrix) -> Matrix:
         """Return the mean responses (m, S) at predictors ``eta`` (p, m, S) and ``sd`` (m, S)."""
+        if self._straight:
+            return responses(self._model, eta)
         if self._exponential:
             moved = eta.copy()
             moved[0] += 0.5 * sd * sd

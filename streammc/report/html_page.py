@@ -268,6 +268,9 @@ def data_facts(request: ReportRequest) -> dict[str, str]:
         "columns of the design": list(store["features"]),
         "reference levels": ", ".join(levels) or None,
         "groups": groups and f"{groups['n_groups']:,} of {groups['column']}",
+        "factors that cross": ", ".join(
+            f"{each['levels']:,} of {each['column']}" for each in store.get("crossed") or ()
+        ),
         "made from": _sources(store),
         "size": f"{store['bytes'] / _MEGABYTE:,.4g} MB, {store['row_bytes']} bytes a row",
         "columns are standardised": store.get("standardization") is not None,
