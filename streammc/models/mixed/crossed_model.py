@@ -20,7 +20,7 @@ from streammc.models.base import POSITIVE, LinearModel, Parameter, unit_default
 from streammc.priors.scaled import Level
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
-FAMILIES = ("gaussian",)
+FAMILIES = ("gaussian", "logistic", "binomial", "probit")
 """Names of the regressions whose effects ``gibbs`` can draw."""
 _PACKAGE = "streammc.models.glm."
 _INSTEAD = "half_student_t(3, 2.5)"
@@ -117,7 +117,7 @@ def crossed(inner: Any, factors: Sequence[str]) -> CrossedModel:
     own = type(inner).__module__.startswith(_PACKAGE) and not inner.designs
     if inner.name not in FAMILIES or not own:
         raise ConfigError(
-            f"expected {' or '.join(FAMILIES)} for factors that cross ({', '.join(factors)}), "
+            f"expected one of {', '.join(FAMILIES)} for factors that cross ({', '.join(factors)}), "
             f"found {inner.name!r}: choose it, leave one factor out, or merge the rare levels of "
             "all but one into at most 300, which become columns"
         )
@@ -134,12 +134,15 @@ def with_crossed(model: Any, dataset: Dataset) -> Any:
         return model
     made = crossed(model, [each.column for each in factors])
     for each in factors:
-        if each.n_groups >= dataset.n_rows:
-            raise ModelError(
-                f"{model.name}: expected factors with several rows of a level, found "
-                f"{each.n_groups:,} levels of {each.column!r} of one row each: only sigma^2 + "
-                f"tau[{each.column}]^2 is identified; leave it out"
-            )
+        if each.n_groups < dataset.n_rows or dataset.table.attributes.get("trials"):
+            continue
+        why = f"one trial a level says nothing about tau[{each.column}]"
+        if model.name == "gaussian":
+            why = f"only sigma^2 + tau[{each.column}]^2 is identified"
+        raise ModelError(
+            f"{model.name}: expected factors with several rows of a level, found "
+            f"{each.n_groups:,} levels of {each.column!r} of one row each: {why}; leave it out"
+        )
     return made
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,13 +23,18 @@ from streammc.errors import ConfigError, ModelError, RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
 from streammc.models.responses import response_check
+from streammc.numerics.dispatchers import compile_ahead
 from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_prior
 from streammc.protocols import Index, Matrix, Model, RowSource, Vector
 from streammc.samplers.common.chains import BATCH_SECONDS, Chain
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
+from streammc.samplers.gibbs import augmented
 from streammc.samplers.gibbs.crossed import Crossed, Scales, State, add_moments, sweep
 from streammc.samplers.gibbs.table import (
+    Piece,
+    Rows,
     Structure,
+    ordered,
     pieces_of,
     require_distinct,
     structure_of,
@@ -40,6 +45,14 @@ if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
     from streammc.samplers.gibbs.options import Gibbs
 
+GAUSSIAN: Final = 0
+KINDS: Final = {
+    "gaussian": GAUSSIAN,
+    "logistic": augmented.LOGIT,
+    "binomial": augmented.LOGIT,
+    "probit": augmented.PROBIT,
+}
+"""Likelihood of a row, by the name of the regression."""
 KEPT_BYTES: Final = 48 << 20
 """Memory of the draws of the effects that a chain keeps."""
 MOST_KEPT: Final = 250
@@ -78,12 +91,13 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     begun = time.perf_counter()
     cv = without_pass(Bound(request.dataset, model))
     priors_of(model, cv)
-    table = _table(request, cv)
+    table, rows = _table(request, cv)
     structure = structure_of(table)
     require_distinct(structure, model.crossed)
-    _require_noise(table, model)
-    n = request.dataset.n_rows
-    passes = 2 if len(model.crossed) > 1 else 1
+    if rows is None:
+        _require_noise(table, model)
+    n, F = request.dataset.n_rows, len(model.crossed)
+    passes = 1 + (F > 1) + (0 if rows is None else F)
     read = {"passes": passes, "rows_read": passes * n}
     read["bytes_read"] = read["rows_read"] * request.dataset.rows().row_bytes
     certificate = cv.certificate.plus(**read, seconds=time.perf_counter() - begun)
@@ -91,7 +105,7 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     found = np.array([table.rows, structure.parts, structure.largest])
     text = f"{len(table.weight):,} effects of {len(model.crossed)} factors are drawn with them"
     arrays = {"crossed_structure": found}
-    return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, table)
+    return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, (table, rows))
 
 
 def _warnings(structure: Structure) -> tuple[str, ...]:
@@ -104,15 +118,33 @@ def _warnings(structure: Structure) -> tuple[str, ...]:
     )
 
 
-def _table(request: RunRequest, cv: ControlVariates) -> Crossed:
-    """Read the table twice, and return its sums; responses are less those of theta_star."""
-    dataset = request.dataset
-    check = response_check(dataset, request.model)
-    centre = cv.theta_star[: dataset.n_features]
+def _table(request: RunRequest, cv: ControlVariates) -> tuple[Crossed, Rows | None]:
+    """Read the table, and return its sums, and, unless these suffice, its rows.
+
+    RefusedError if a row of 0/1 responses counts another number of times than a whole one.
+    """
+    dataset, stated = request.dataset, request.dataset.attributes
+    kind, check = KINDS[request.model.of_a_row.name], response_check(dataset, request.model)
     sizes = np.array([each.n_groups for each in dataset.table.crossed])
-    weighted = dataset.attributes.get("weight") is not None or dataset.temperature != 1.0
-    weighted = weighted or bool(dataset.attributes.get("trials"))
-    return summed(lambda: pieces_of(dataset, centre, check), sizes, dataset.n_features, weighted)
+    weighted = dataset.temperature != 1.0 or bool(stated.get("weight") or stated.get("trials"))
+    q = dataset.n_features
+    if kind == GAUSSIAN:
+        centre = cv.theta_star[:q]
+        return summed(lambda: pieces_of(dataset, centre, check), sizes, q, weighted), None
+
+    def counted(X: Matrix, y: Vector, weight: Vector) -> None:
+        check(X, y, weight)
+        if weighted and (np.rint(weight) != weight).any():
+            raise RefusedError(
+                "expected weights that count trials for gibbs with 0/1 responses, found others "
+                "than whole numbers: leave out the weights, or the temperature"
+            )
+
+    def pieces() -> Iterator[Piece]:
+        return pieces_of(dataset, None, counted)
+
+    table = summed(pieces, sizes, q, weighted)
+    return table, ordered(pieces, table, q, stated["dtype"], bool(stated.get("offset")))
 
 
 def _require_noise(table: Crossed, model: Any) -> None:
@@ -142,7 +174,8 @@ def priors_of(model: Model, cv: ControlVariates) -> Scales:
         If the prior of a coefficient is not normal or flat, or that of a scale is joint.
     """
     table, factors = model.prior_table(cv.labels), len(model.crossed)
-    q = len(cv.labels) - 1 - factors
+    kind = KINDS[model.of_a_row.name]
+    q = len(cv.labels) - (kind == GAUSSIAN) - factors
     precision, shift = np.zeros((q, q)), np.zeros(q)
     for j, row in enumerate(table[:q]):
         if row[0] == JOINT_NORMAL:
@@ -150,32 +183,37 @@ def priors_of(model: Model, cv: ControlVariates) -> Scales:
         elif row[0] == NORMAL:
             precision[j, j] = row[2] ** -2.0
             shift[j] = row[1] * row[2] ** -2.0
-        elif row[0] != FLAT:
+        elif row[0] != FLAT or kind != GAUSSIAN:
+            flat = "" if kind != GAUSSIAN else " or flat"
             raise ConfigError(
-                f"expected normal or flat priors of coefficients for gibbs, found another of "
+                f"expected normal{flat} priors of coefficients for gibbs, found another of "
                 f"{cv.labels[j]}: write normal(0, s)"
             )
-    order = [*range(q + 1, q + 1 + factors), q]
+    order = [*range(len(cv.labels) - factors, len(cv.labels)), *([q] if kind == GAUSSIAN else [])]
     scales = np.ascontiguousarray(table[order, :COLUMNS])
     if (scales[:, 0] == JOINT_NORMAL).any():
         raise ConfigError(
             "expected priors of scales by themselves for gibbs, found one with coefficients: give "
             "each its own"
         )
-    return Scales(scales, precision, shift - precision @ cv.theta_star[:q])
+    if kind == GAUSSIAN:  # sampled as differences from theta_star
+        shift -= precision @ cv.theta_star[:q]
+    return Scales(scales, precision, shift)
 
 
 def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
     """Return what all chains share; reads the table, unless :func:`prepare` did."""
     cv, model = setup.cv, request.model
-    table = setup.ahead if setup.ahead is not None else _table(request, cv)
+    table, rows = setup.ahead if setup.ahead is not None else _table(request, cv)
     d = cv.dim
     base = Base(
         cv.theta_star, 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), model.prior_table(cv.labels),
         model.of_a_row.constants, model.n_linear, -1, 1, 0.0, 0.0,
     )  # fmt: skip
     return GibbsProblem(
+        kind=KINDS[model.of_a_row.name],
         table=table,
+        rows=rows,
         priors=priors_of(model, cv),
         statistics=sampler.statistics,
         base=base,
@@ -190,7 +228,11 @@ def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
 class GibbsProblem:
     """What all chains share; see ``chains.SharedProblem``."""
 
+    kind: int
+    """``GAUSSIAN``, or one of ``augmented``."""
     table: Crossed
+    rows: Rows | None
+    """``None``: the table's sums suffice."""
     priors: Scales
     statistics: tuple[str, ...]
     base: Base
@@ -217,11 +259,13 @@ class GibbsChain(Chain):
         self, problem: GibbsProblem, seed: int, chain: int, *, batch_iterations: int
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
+        if problem.rows is not None:
+            compile_ahead(augmented.__name__)
         self.problem, self.statistics = problem, problem.statistics
         table = problem.table
-        F, L = len(table.first) - 1, len(table.weight)
+        F, L, q = len(table.first) - 1, len(table.weight), len(table.cross)
         self._state = State(
-            np.zeros(len(table.cross)), np.zeros(F + 1), np.zeros(L), np.zeros(F), np.zeros((2, L))
+            np.zeros(q), np.zeros(F + 1), np.zeros(L), np.zeros(F), np.zeros((2, L))
         )
         self._count = 0
         """Draws after warm-up."""
@@ -231,10 +275,14 @@ class GibbsChain(Chain):
 
     def initialise(self) -> None:
         """Draw scales around those of theta_star; there are no effects yet."""
-        F = len(self.problem.table.first) - 1
-        start = self.problem.base.theta_star[-1 - F :]
+        problem, state = self.problem, self._state
+        F, q, start = len(state.spread), len(state.beta), problem.base.theta_star
         spread = _DISPERSED * self._kernel_rng.standard_normal(F + 1)
-        self._state.log_scale[:] = np.append(start[1:], start[0]) + spread
+        state.log_scale[:F] = start[-F:] + spread[:F]
+        if problem.kind == GAUSSIAN:
+            state.log_scale[F] = start[q] + spread[F]
+        else:
+            state.beta[:] = start[:q]
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON; see ``common.chains``.
@@ -282,10 +330,19 @@ class GibbsChain(Chain):
         table, base = problem.table, problem.base
         q, F, n = len(table.cross), len(table.first) - 1, int(table.rows)
         slope = np.zeros(len(base.theta_star))
-        least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
+        gaussian = problem.kind == GAUSSIAN
+        least, centre = -math.inf, np.zeros(q)
+        if gaussian:
+            least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
+            centre = base.theta_star[:q]
         for out, row in zip(theta, statistics, strict=True):
             try:
-                value = sweep(table, problem.priors, state, self._kernel_rng)
+                if problem.rows is None:
+                    value = sweep(table, problem.priors, state, self._kernel_rng)
+                else:
+                    value = augmented.sweep(
+                        table, *problem.rows, problem.kind, problem.priors, state, self._kernel_rng
+                    )
             except np.linalg.LinAlgError:
                 raise ModelError(
                     "expected columns that the rows tell apart, found some that others add up to: "
@@ -296,8 +353,9 @@ class GibbsChain(Chain):
                     "expected a response with noise, found one that columns and effects fit "
                     "without error: sigma goes to 0; leave a factor out"
                 )
-            out[:q] = base.theta_star[:q] + state.beta
-            out[q], out[q + 1 :] = state.log_scale[F], state.log_scale[:F]
+            out[:q], out[-F:] = centre + state.beta, state.log_scale[:F]
+            if gaussian:
+                out[q] = state.log_scale[F]
             row[0] = value + log_prior(out, base.prior, slope)
             row[1] = n
             if not warmup:

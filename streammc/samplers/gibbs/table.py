@@ -8,6 +8,7 @@ memory.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -42,6 +43,8 @@ class Piece(NamedTuple):
     y: Vector
     weight: Vector
     levels: NDArray[np.uint32]
+    offset: Vector
+    """(m,), which ``y`` of a Gaussian response is less already."""
 
 
 @jit(
@@ -93,6 +96,15 @@ def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type:
                 row_weight[f, place] = weight[i]
 
 
+class Rows(NamedTuple):
+    """All rows in the order of each factor."""
+
+    values: NDArray[Any]
+    """(F, n, q + 1) columns, and the successes in the trials of a row."""
+    offset: Matrix
+    """(F, n); (F, 0) without."""
+
+
 @jit(types.void(index_vector, i8, types.Array(types.int32, 1, "C", readonly=True), index_vector))
 def _nested(start, low, codes, found):  # type: ignore[no-untyped-def]
     """Set ``found[0]`` to 0 unless all rows of each level have one level of another factor."""
@@ -124,6 +136,34 @@ def _join(start, low, codes, parent):  # type: ignore[no-untyped-def]
                 parent[max(a, b)] = min(a, b)
 
 
+def ordered(
+    pieces: Callable[[], Iterator[Piece]], table: Crossed, q: int, dtype: str, offset: bool
+) -> Rows:
+    """Return the rows in the order of each factor, mapped from files where they are many."""
+    F, n = len(table.first) - 1, int(table.rows)
+    values = _mapped((F, n, q + 1), np.dtype(dtype))
+    offsets = _mapped((F, n if offset else 0), np.float64)
+    for f in range(F):
+        at = table.start[table.first[f] + f : table.first[f + 1] + f].copy()
+        for piece in pieces():
+            places = _places(np.ascontiguousarray(piece.levels[:, f]), at)
+            values[f, places, :q] = piece.X
+            values[f, places, q] = np.rint(piece.y * piece.weight)
+            if offset:
+                offsets[f, places] = piece.offset
+    return Rows(values, offsets)
+
+
+@jit(index_vector(types.Array(types.uint32, 1, "C"), index_vector))
+def _places(levels, at):  # type: ignore[no-untyped-def]
+    """Return the places (m,) of rows in the order of a factor, of whose levels ``at`` moves on."""
+    places = np.empty(levels.shape[0], np.int64)
+    for i in range(levels.shape[0]):
+        places[i] = at[levels[i]]
+        at[levels[i]] += 1
+    return places
+
+
 def summed(
     pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted: bool
 ) -> Crossed:
@@ -151,7 +191,7 @@ def summed(
                 "expected levels of rows among those of their factors, found others: the store is "
                 "damaged; make it again"
             )
-        _add(*piece, first, gram, cross, sums, design, rows)
+        _add(*piece[:4], first, gram, cross, sums, design, rows)
         n += len(piece.y)
     gram += np.tril(gram, -1).T
     start = np.concatenate([
@@ -185,9 +225,9 @@ def _product(S: Matrix, means: Matrix) -> Matrix:
     return out
 
 
-def _mapped(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
+def _mapped(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return a new array; a large one is a file without a name."""
-    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     if size <= _MAPPED_ABOVE:
         return np.zeros(shape, dtype)
     try:
@@ -202,9 +242,12 @@ def _mapped(shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
 
 
 def pieces_of(
-    dataset: Dataset, centre: Vector, check: Callable[[Matrix, Vector, Vector], None]
+    dataset: Dataset, centre: Vector | None, check: Callable[[Matrix, Vector, Vector], None]
 ) -> Iterator[Piece]:
-    """Yield the rows of a data set; responses are less their offset and ``x . centre``."""
+    """Yield the rows of a data set; Gaussian responses are less their offset and ``x . centre``.
+
+    ``centre`` ``None``: another response, which stays as it is.
+    """
     source, n, q = dataset.rows(), dataset.n_rows, dataset.n_features
     for start in range(0, n, PIECE):
         m = min(PIECE, n - start)
@@ -213,7 +256,8 @@ def pieces_of(
         used = rows.weight > 0.0
         check(rows.X[used], rows.y[used], rows.weight[used])
         levels = np.ascontiguousarray(dataset.table.row_levels(start, start + m))
-        yield Piece(rows.X, rows.y - rows.offset - rows.X @ centre, rows.weight, levels)
+        y = rows.y if centre is None else rows.y - rows.offset - rows.X @ centre
+        yield Piece(rows.X, y, rows.weight, levels, rows.offset)
 
 
 class Structure(NamedTuple):

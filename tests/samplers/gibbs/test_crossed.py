@@ -41,7 +41,7 @@ def sums_of(X: Any, y: Any, levels: Any, sizes: Any, weight: Any) -> Crossed:
 
     def pieces() -> Iterator[Piece]:
         for part in (slice(0, half), slice(half, len(y))):
-            yield Piece(X[part], y[part], w[part], codes[part])
+            yield Piece(X[part], y[part], w[part], codes[part], 0.0 * y[part])
 
     return summed(pieces, sizes, X.shape[1], weight is not None)
 
