@@ -34,7 +34,7 @@ def sizes(levels: int, rows: int, power: float, rng: np.random.Generator) -> Any
     return found
 
 
-def made(rows: int, users: int, items: int, folder: Path) -> dict[str, Any]:
+def made(family: str, rows: int, users: int, items: int, folder: Path) -> dict[str, Any]:
     """Make the table as Parquet, and a store of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -46,7 +46,10 @@ def made(rows: int, users: int, items: int, folder: Path) -> dict[str, Any]:
     a, b = TRUTH["tau[user]"] * rng.normal(size=users), TRUTH["tau[item]"] * rng.normal(size=items)
     x = rng.normal(size=rows)
     y = TRUTH["beta[Intercept]"] + TRUTH["beta[x]"] * x + a[user] + b[item]
-    y += TRUTH["sigma"] * rng.normal(size=rows)
+    if family == "gaussian":
+        y += TRUTH["sigma"] * rng.normal(size=rows)
+    else:  # centred, so that both values are about as frequent
+        y = (rng.logistic(size=rows) < y - TRUTH["beta[Intercept]"]).astype(np.uint8)
     pq.write_table(pa.table({"y": y, "x": x, "user": user, "item": item}), folder / "t.parquet")
     del user, item, x, y
     begun = time.perf_counter()
@@ -55,7 +58,7 @@ def made(rows: int, users: int, items: int, folder: Path) -> dict[str, Any]:
     return {"ingest_seconds": time.perf_counter() - begun, "store_gb": report["bytes"] / 1e9}
 
 
-def sampled(folder: Path, draws: int, warmup: int) -> dict[str, Any]:
+def sampled(family: str, folder: Path, draws: int, warmup: int) -> dict[str, Any]:
     """Sample the store; return seconds, memory, effective draws and distances."""
     import streammc
     from streammc.trace.run_directory import RunDirectory
@@ -63,12 +66,13 @@ def sampled(folder: Path, draws: int, warmup: int) -> dict[str, Any]:
     store = streammc.open_store(folder / "t.zarr")
     begun = time.perf_counter()
     tree = streammc.sample(
-        store, streammc.models.gaussian(), seed=1, chains=4, draws=draws, warmup=warmup,
+        store, getattr(streammc.models, family)(), seed=1, chains=4, draws=draws, warmup=warmup,
         path=folder / "run.zarr",
     )  # fmt: skip
     seconds = time.perf_counter() - begun
     table = RunDirectory.open(folder / "run.zarr").attributes["summary"]["parameters"]
-    away = {name: (row["mean"] - TRUTH[name]) / row["sd"] for name, row in table.items()}
+    truth = TRUTH if family == "gaussian" else TRUTH | {"beta[Intercept]": 0.0}
+    away = {name: (row["mean"] - truth[name]) / row["sd"] for name, row in table.items()}
     del tree
     return {
         "seconds": seconds,
@@ -82,6 +86,7 @@ def sampled(folder: Path, draws: int, warmup: int) -> dict[str, Any]:
 def main() -> None:
     """Run the steps in processes of their own."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--family", default="gaussian", choices=["gaussian", "logistic"])
     parser.add_argument("--rows", type=int, default=25_000_095)
     parser.add_argument("--users", type=int, default=162_541)
     parser.add_argument("--items", type=int, default=59_047)
@@ -91,16 +96,18 @@ def main() -> None:
     parser.add_argument("--step", choices=["make", "sample"])
     asked = parser.parse_args()
     if asked.step:
-        step = made(asked.rows, asked.users, asked.items, asked.folder) if asked.step == "make" else (
-            sampled(asked.folder, asked.draws, asked.warmup))  # fmt: skip
-        print(json.dumps(step))
+        if asked.step == "make":
+            found = made(asked.family, asked.rows, asked.users, asked.items, asked.folder)
+        else:
+            found = sampled(asked.family, asked.folder, asked.draws, asked.warmup)
+        print(json.dumps(found))
         return
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="crossed-"))
     folder.mkdir(exist_ok=True)
     try:
         for step in ("make", "sample"):
             command = [sys.executable, __file__, "--step", step, "--folder", str(folder)]
-            for name in ("rows", "users", "items", "draws", "warmup"):
+            for name in ("family", "rows", "users", "items", "draws", "warmup"):
                 command += [f"--{name}", str(getattr(asked, name))]
             out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             print(step, out.splitlines()[-1], flush=True)

@@ -519,6 +519,13 @@ class GroupTerms:
     slope: Node | None = None
     """A column of the design, by its label."""
     correlated: bool = True
+    parts: tuple[str, ...] = ()
+    """Columns of the table whose labels are combined, ``a:b``; empty: ``column`` itself."""
+
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        """Return the columns of the table with the labels."""
+        return self.parts or (self.column,)
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -537,6 +544,8 @@ class _Bar(NamedTuple):
     intercept: bool
     slopes: list[Node]
     double: bool
+    parts: tuple[str, ...]
+    """Columns whose labels together are those of ``column``."""
 
 
 def cut_groups(tokens: list[Token]) -> tuple[list[Token], tuple[GroupTerms, ...]]:
@@ -546,7 +555,7 @@ def cut_groups(tokens: list[Token]) -> tuple[list[Token], tuple[GroupTerms, ...]
     index = 0
     while index < len(tokens):
         if tokens[index].text == "(" and (end := _end(tokens, index)):
-            bars.append(_read(tokens[index + 1 : end]))
+            bars += _read(tokens[index + 1 : end])
             if not rest or rest[-1].text not in ("+", "~"):
                 raise _misplaced(tokens[index])
             following = tokens[end + 1].text if end + 1 < len(tokens) else ""
@@ -582,16 +591,29 @@ def _end(tokens: list[Token], start: int) -> int:
     return 0
 
 
-def _read(tokens: list[Token]) -> _Bar:
-    """Return the effects and the column of the text between the parentheses."""
+def _read(tokens: list[Token]) -> list[_Bar]:
+    """Return the effects and the column of the text between the parentheses.
+
+    ``a:b`` is one column of combined labels, ``a/b`` stands for ``a`` and ``a:b``.
+    """
     middle = next(i for i, token in enumerate(tokens) if token.text in _BARS)
     right = tokens[middle + 1 :]
-    if len(right) != 1 or right[0].kind not in ("name", "column"):
+    names, between = right[::2], {token.text for token in right[1::2]}
+    if len(right) % 2 == 0 or len(between) > 1 or not between <= {":", "/"} or any(
+        token.kind not in ("name", "column") for token in names
+    ):  # fmt: skip
         shown = " ".join(token.text for token in right)[:60]
         raise ConfigError(
             f"expected one column of labels right of '|' in the formula, found {shown!r}: name a "
-            "column; nested or combined factors go into the table as one column of labels"
+            "column, or factors as a:b, combined labels, or a/b, those of b within a"
         )
+    parts = [token.text.strip("`") for token in names]
+    if between and any(":" in part for part in parts):
+        raise ConfigError(
+            f"expected columns without ':' in their names in a combined factor, found "
+            f"{next(part for part in parts if ':' in part)!r}: rename it"
+        )
+    combined = [parts[: k + 1] for k in range(len(parts))] if between == {"/"} else [parts]
     intercept = True
     slopes: list[Node] = []
     for part in _summands(tokens[:middle]):
@@ -603,7 +625,8 @@ def _read(tokens: list[Token]) -> _Bar:
         if not isinstance(node, (Column, Call)):
             raise refused(repr(text), tokens[middle].position, "write groups as (1 + x | g)")
         slopes.append(node)
-    return _Bar(right[0].text.strip("`"), intercept, slopes, tokens[middle].text == "||")
+    double = tokens[middle].text == "||"
+    return [_Bar(":".join(own), intercept, slopes, double, tuple(own)) for own in combined]
 
 
 def _summands(tokens: list[Token]) -> list[list[Token]]:
@@ -638,7 +661,8 @@ def _combine(bars: list[_Bar]) -> GroupTerms:
             f"(1 + {slope} || {column}) for an uncorrelated slope"
         )
     correlated = len(bars) == 1 and not (slopes and bars[0].double)
-    return GroupTerms(column, slopes[0] if slopes else None, correlated)
+    parts = bars[0].parts if len(bars[0].parts) > 1 else ()
+    return GroupTerms(column, slopes[0] if slopes else None, correlated, parts)
 
 
 def _misplaced(token: Token) -> ConfigError:

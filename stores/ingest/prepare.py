@@ -112,8 +112,10 @@ class Prepared:
         chosen = chosen_groups(table, options)
         self.groups, grouping = chosen.integrated, chosen.columns
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
-        self._levels = level_columns(table, options, chosen.crossed, folder, self.warnings)
-        labels = [each for each in (self._ids, self._labels, *self._levels) if each is not None]
+        self._columns, self._levels = level_columns(
+            table, options, chosen.crossed, folder, self.warnings
+        )
+        labels = [each for each in (self._ids, self._labels, *self._columns) if each is not None]
         if self._levels:
             options = replace(options, cells="no")
         if options.cells in ("auto", "yes"):
@@ -212,13 +214,13 @@ class Prepared:
         """Find the levels of factors that cross, of the rows that are kept."""
         if not self._levels:
             return
-        if self.scan.n_dropped:
-            for column in self._levels:
+        combined = [each for each in self._levels if each not in self._columns]
+        for column in (*self._columns, *combined):
+            if self.scan.n_dropped:
                 blocks = self._blocks.again()
                 column.count((at, rows.shape[1], complete_rows(rows)) for at, rows in blocks)
-        else:
-            n, step = self.scan.n_rows, 1 << 20
-            for column in self._levels:
+            else:
+                n, step = self.scan.n_rows, 1 << 20
                 column.count((at, min(step, n - at), None) for at in range(0, n, step))
         for column in self._levels:
             if len(column.labels) < 2 and self._options.like is None:

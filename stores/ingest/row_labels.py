@@ -265,7 +265,7 @@ class ChosenGroups(NamedTuple):
     columns: tuple[str, ...] = ()
     """Factors whose levels become columns of the design."""
     crossed: tuple[str, ...] = ()
-    """Factors whose levels are kept with the rows."""
+    """Factors whose levels are kept with the rows; ``a:b`` has the labels of two columns."""
 
 
 def chosen_groups(table: Table, options: IngestOptions) -> ChosenGroups:
@@ -345,11 +345,14 @@ def _chosen(
     table: Table, written: Sequence[GroupTerms], choices: Mapping[str, str]
 ) -> ChosenGroups:
     """Return what becomes of the effects that are written."""
-    if len(written) == 1 and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
+    combined = [each for each in written if each.parts]
+    alone = len(written) == 1 and not combined
+    if alone and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
         return ChosenGroups(written[0])
     for each in written:
-        require_column(table, each.column, "a factor of the formula")
-    if CROSSED in choices.values():
+        for name in each.table_columns:
+            require_column(table, name, "a factor of the formula")
+    if combined or CROSSED in choices.values():
         return _all_crossed(written, choices)
     counted = [each.column for each in written if choices.get(each.column) != INTEGRATED]
     levels = count_levels(table, counted, MOST_LEVELS + 1)
@@ -386,6 +389,11 @@ def _all_crossed(written: Sequence[GroupTerms], choices: Mapping[str, str]) -> C
         If one is asked for in another way.
     """
     for each in written:
+        if ":" in each.column and not each.parts:
+            raise DataError(
+                f"expected factors that cross without ':' in their names, found {each.column!r}: "
+                "rename the column"
+            )
         if each.slope is not None:
             others = [other.column for other in written if other is not each]
             raise DataError(
@@ -513,31 +521,75 @@ class LevelColumn(GroupColumn):
         return np.searchsorted(self.labels, self.read(start, count)).astype(np.uint32)
 
 
+class CombinedLevels:
+    """Levels of a factor ``a:b``: the combinations of labels of several columns that occur."""
+
+    def __init__(self, column: str, parts: Sequence[LevelColumn]) -> None:
+        self.column = column
+        self._parts = parts
+        self._found = np.empty(0, np.uint64)
+        self.labels: NDArray[Any] = np.empty(0)
+        """(levels,) ``A:B``, in the order of the labels of the parts."""
+
+    def count(self, rows: Iterable[tuple[int, int, NDArray[np.bool_] | None]]) -> None:
+        """Find the combinations in runs of rows; the parts have seen them before."""
+        for start, count, kept in rows:
+            own = self._numbers(start, count)
+            self._found = np.union1d(self._found, own if kept is None else own[kept])
+        rest, labels = self._found, []
+        for part in reversed(self._parts):
+            rest, at = np.divmod(rest, np.uint64(len(part.labels)))
+            labels.insert(0, np.char.encode(part.labels[at.astype(np.int64)].astype(str))
+                          if part.labels.dtype.kind != "S" else part.labels[at.astype(np.int64)])
+        self.labels = labels[0]
+        for each in labels[1:]:
+            self.labels = np.strings.add(np.strings.add(self.labels, b":"), each)
+
+    def levels(self, start: int, count: int) -> NDArray[np.uint32]:
+        """Return the levels of the rows from ``start`` on."""
+        return np.searchsorted(self._found, self._numbers(start, count)).astype(np.uint32)
+
+    def _numbers(self, start: int, count: int) -> NDArray[np.uint64]:
+        numbers = np.zeros(count, np.uint64)
+        for part in self._parts:
+            numbers = numbers * np.uint64(len(part.labels)) + part.levels(start, count)
+        return numbers
+
+
 def level_columns(
     table: Table,
     options: IngestOptions,
     crossed: Sequence[str],
     folder: Path,
     messages: list[str],
-) -> list[LevelColumn]:
-    """Return the columns of the factors that cross, or those of the store ``options.like``.
+) -> tuple[list[LevelColumn], list[LevelColumn | CombinedLevels]]:
+    """Return columns of labels, and the factors that cross, or those of ``options.like``.
 
-    For each that the table lacks ``messages`` gets a line.
+    For each factor that the table lacks ``messages`` gets a line.
     """
     names = list(crossed)
     if options.like is not None:
         stated = [each["column"] for each in options.like.get(CROSSED) or ()]
-        names = [name for name in stated if name in table]
+        names = [name for name in stated if all(part in table for part in name.split(":"))]
         messages += [
             f"no column {name!r}, a factor of the store given to --like: the rows are predicted as "
             "those of new levels"
             for name in stated
-            if name not in table
+            if name not in names
         ]
-    return [
-        LevelColumn(table, name, folder, options.drop_missing, number)
-        for number, name in enumerate(names)
+    columns = {
+        name: LevelColumn(table, name, folder, options.drop_missing, number)
+        for number, name in enumerate(
+            dict.fromkeys(part for factor in names for part in factor.split(":"))
+        )
+    }
+    factors = [
+        columns[name]
+        if name in columns
+        else CombinedLevels(name, [columns[part] for part in name.split(":")])
+        for name in names
     ]
+    return [*columns.values()], factors
 
 
 def group_column(

@@ -32,6 +32,7 @@ LOGIT: Final = 1
 PROBIT: Final = 2
 _CUT: Final = 0.64
 """Where the two series for the density of a Polya-Gamma variable meet."""
+_SECOND: Final = 3.0 * math.exp(-4.0 / 0.64) * (1.0 + 1e-12)
 _ROOT_HALF: Final = math.sqrt(0.5)
 _HALF_LOG_2PI: Final = 0.9189385332046728
 
@@ -68,10 +69,8 @@ def _inverse_gaussian(z, rng):  # type: ignore[no-untyped-def]
             return x
 
 
-@jit(f8(f8, GENERATOR_TYPE))
-def polya_gamma(c, rng):  # type: ignore[no-untyped-def]
-    """Return a draw of PG(1, c), by the method of Devroye (2009)."""
-    z = 0.5 * abs(c)
+def _share(z):  # type: ignore[no-untyped-def]
+    """Return the share of the proposals above the cut, an exponential tail."""
     rate = 0.125 * math.pi * math.pi + 0.5 * z * z
     root = math.sqrt(_CUT)
     base = math.log(rate) + rate * _CUT
@@ -79,14 +78,46 @@ def polya_gamma(c, rng):  # type: ignore[no-untyped-def]
     above = 0.5 * math.erfc((_CUT * z + 1.0) / root * _ROOT_HALF)
     if above > 0.0:
         below += math.exp(base + z + math.log(above))
-    share = 1.0 / (1.0 + 4.0 / math.pi * below)
+    return 1.0 / (1.0 + 4.0 / math.pi * below)
+
+
+_PER_UNIT: Final = 64
+_SHARES: Final = np.array([_share(k / _PER_UNIT) for k in range(8 * _PER_UNIT + 1)])
+"""Values of ``_share``, which falls with z: most proposals need no more than these."""
+_share_at = inline(_share)
+
+
+@inline
+def _takes_tail(z, rng):  # type: ignore[no-untyped-def]
+    """Return whether a proposal is one above the cut, with probability ``_share(z)``."""
+    uniform = rng.random()
+    cell = int(z * _PER_UNIT)
+    if cell < _SHARES.shape[0] - 1:
+        if uniform < _SHARES[cell + 1]:
+            return True
+        if uniform >= _SHARES[cell]:
+            return False
+    return uniform < _share_at(z)
+
+
+@jit(f8(f8, GENERATOR_TYPE))
+def polya_gamma(c, rng):  # type: ignore[no-untyped-def]
+    """Return a draw of PG(1, c), by the method of Devroye (2009).
+
+    The second term of the series is at most ``_SECOND`` of the first, so that most proposals are
+    accepted before either is computed.
+    """
+    z = 0.5 * abs(c)
     while True:
-        if rng.random() < share:
-            x = _CUT + rng.standard_exponential() / rate
+        if _takes_tail(z, rng):
+            x = _CUT + rng.standard_exponential() / (0.125 * math.pi * math.pi + 0.5 * z * z)
         else:
             x = _inverse_gaussian(z, rng)
+        uniform = rng.random()
+        if uniform <= 1.0 - _SECOND:
+            return 0.25 * x
         total = _coefficient(0, x)
-        level = rng.random() * total
+        level = uniform * total
         n = 0
         while True:
             n += 1
