@@ -47,7 +47,7 @@ MODELS: Final[dict[str, str]] = {
 }
 
 SAMPLERS: Final[dict[str, str]] = {
-    "gibbs": "streammc.samplers.gibbs.options:gibbs",
+    "gibbs": "streammc.samplers.crossed.options:gibbs",
     "hmc": "streammc.samplers.hamiltonian.options:hmc",
     "hmc-ecs": "streammc.samplers.hamiltonian.options:hmc_ecs",
     "hmc-ecs-signed": "streammc.samplers.hamiltonian.options:hmc_ecs_signed",

@@ -37,7 +37,7 @@ def test_python_itself_suggests_the_name_that_is_near(package, name, meant, caps
     [
         ("streammc", "regress", "sample, samplers"),
         ("streammc.models", "logit", "inverse_gaussian, logistic"),
-        ("streammc.samplers", "gibbs", "hmc, hmc_ecs"),
+        ("streammc.samplers", "slice", "hmc, hmc_ecs"),
     ],
 )
 def test_a_name_that_is_near_to_none_lists_what_there_is(package, name, has):

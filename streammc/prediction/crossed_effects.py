@@ -1,7 +1,7 @@
 """Effects of factors that cross: summaries and draws of levels, and the part of rows in them.
 
 A run of ``gibbs`` keeps, in the state from which it continues, moments of the effect of every level
-over all draws, and some draws of all effects together (``samplers.gibbs.kernel``). So nothing is
+over all draws, and some draws of all effects together (``samplers.crossed.kernel``). So nothing is
 computed again: neither needs the rows of the run.
 """
 
@@ -26,6 +26,7 @@ from streammc.prediction.row_effects import (
     LabelIndex,
     cornish_fisher,
     label_text,
+    named_groups,
     require_store_of_run,
     require_temperature_one,
 )
@@ -220,8 +221,6 @@ def write_level_draws(
     request: PredictionRequest,
 ) -> dict[str, Any]:
     """Write the draws of some levels that are kept; see ``effect_draws.write_effect_draws``."""
-    from streammc.prediction.effect_draws import named_groups
-
     began = time.perf_counter()
     kept, number, factor = _opened(run, model, table, request)
     numbers = named_groups(factor, labels)

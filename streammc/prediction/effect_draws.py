@@ -14,7 +14,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.bound import check_kinds, check_progress
 from streammc.docstrings import documented
-from streammc.errors import ConfigError, DataError
+from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.data_views import by_group
 from streammc.models.mixed.group_effects import table_nodes
@@ -39,7 +38,7 @@ from streammc.prediction.predict import opened_run, predict, result_path
 from streammc.prediction.prediction_request import PredictionRequest
 from streammc.prediction.predictive import densities_at
 from streammc.prediction.predictors import load_draws
-from streammc.prediction.row_effects import UNKNOWN, LabelIndex, as_text, node_room, require_checked
+from streammc.prediction.row_effects import named_groups, node_room, require_checked
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream
 from streammc.runs.record import registered_model
@@ -188,9 +187,6 @@ def _grid_quantile(t: Vector, log: Vector, uniform: float) -> float:
 
 
 EFFECT_SAMPLES: Final = 1000
-_PIECE: Final = 1 << 18
-_CANDIDATES: Final = 5000
-"""Labels among which those near an unknown one are searched."""
 _NODE_DRAWS: Final = 256
 """Draws whose nodes are computed at once."""
 
@@ -250,45 +246,6 @@ def write_effect_draws(
             "draw": (("draw",), posterior.numbers),
         }
         return facts | writer.commit(facts, arrays)
-
-
-def named_groups(groups: Any, labels: Sequence[str]) -> Index:
-    """Return the numbers of groups, or levels of a factor, by their labels, without repetitions.
-
-    ConfigError if there is no label, or no group of that label.
-    """
-    if isinstance(labels, str) or not len(labels):
-        raise ConfigError(
-            f"expected a list of labels of groups of {groups.column!r}, found {labels!r}: name at "
-            "least one"
-        )
-    wanted = np.array([str(each).encode() for each in dict.fromkeys(labels)])
-    places = LabelIndex(groups).find(wanted)
-    if (places == UNKNOWN).any():
-        missing = wanted[places == UNKNOWN][0].decode()
-        near = get_close_matches(missing, _near_labels(groups, missing), n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "give one of its labels"
-        raise ConfigError(
-            f"expected a group of {groups.column!r} of the run, found {missing[:60]!r}, which is "
-            f"none: {hint}"
-        )
-    first = np.unique(places, return_index=True)[1]  # two spellings may be one label
-    numbers: Index = places[np.sort(first)]
-    return numbers
-
-
-def _near_labels(groups: Any, label: str) -> list[str]:
-    """Return labels of about the length of another, those with the same beginning first."""
-    near: list[str] = []
-    for start in range(0, groups.n_groups, _PIECE):
-        piece = as_text(groups.labels(start, min(start + _PIECE, groups.n_groups)))
-        close = np.abs(np.strings.str_len(piece) - len(label.encode())) <= 2
-        same = np.strings.startswith(piece, label[:1].encode())
-        near += [each.decode() for each in piece[close & same][:_CANDIDATES]]
-        near += [each.decode() for each in piece[close & ~same][: _CANDIDATES // 10]]
-        if len(near) >= _CANDIDATES:
-            break
-    return near[:_CANDIDATES]
 
 
 def draws_of_group(

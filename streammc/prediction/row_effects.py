@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -157,6 +159,49 @@ def spellings(label: bytes, boolean: bool, numbers: bool = False, padded: int = 
         if label in truths:
             texts = [*truths, *([number] if boolean else [])]
     return [text for text in texts if text != label]
+
+
+_CANDIDATES: Final = 5000
+"""Labels among which those near an unknown one are searched."""
+
+
+def named_groups(groups: Any, labels: Sequence[str]) -> Index:
+    """Return the numbers of groups, or levels of a factor, by their labels, without repetitions.
+
+    ConfigError if there is no label, or no group of that label.
+    """
+    if isinstance(labels, str) or not len(labels):
+        raise ConfigError(
+            f"expected a list of labels of groups of {groups.column!r}, found {labels!r}: name at "
+            "least one"
+        )
+    wanted = np.array([str(each).encode() for each in dict.fromkeys(labels)])
+    places = LabelIndex(groups).find(wanted)
+    if (places == UNKNOWN).any():
+        missing = wanted[places == UNKNOWN][0].decode()
+        near = get_close_matches(missing, _near_labels(groups, missing), n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "give one of its labels"
+        raise ConfigError(
+            f"expected a group of {groups.column!r} of the run, found {missing[:60]!r}, which is "
+            f"none: {hint}"
+        )
+    first = np.unique(places, return_index=True)[1]  # two spellings may be one label
+    numbers: Index = places[np.sort(first)]
+    return numbers
+
+
+def _near_labels(groups: Any, label: str) -> list[str]:
+    """Return labels of about the length of another, those with the same beginning first."""
+    near: list[str] = []
+    for start in range(0, groups.n_groups, _PIECE):
+        piece = as_text(groups.labels(start, min(start + _PIECE, groups.n_groups)))
+        close = np.abs(np.strings.str_len(piece) - len(label.encode())) <= 2
+        same = np.strings.startswith(piece, label[:1].encode())
+        near += [each.decode() for each in piece[close & same][:_CANDIDATES]]
+        near += [each.decode() for each in piece[close & ~same][: _CANDIDATES // 10]]
+        if len(near) >= _CANDIDATES:
+            break
+    return near[:_CANDIDATES]
 
 
 def _hashes(texts: NDArray[np.bytes_]) -> NDArray[np.uint64]:

@@ -105,7 +105,12 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
 streammc ingest text.csv new.zarr --like formula.zarr
 streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
 streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
-streammc ingest many-levels.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | distance)'
+streammc ingest many-levels.csv new.zarr --formula 'late ~ hour + (1 + hour | carrier) + (1 | distance)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/origin:hour)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --group-as carrier=crossing
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --group-as carrier=crossed --cells yes
+streammc fit flights.csv -o run --formula 'late ~ hour + (1 | carrier)' --model logistic --sampler gibbs
 streammc ingest many-levels.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier=columns
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier=column
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier

@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 
 from streammc.numerics.jit import GENERATOR_TYPE, f8, i8, inline, jit, matrix
-from streammc.samplers.gibbs.crossed import (
+from streammc.samplers.crossed.sweep import (
     CROSSED_TYPE,
     SCALES_TYPE,
     STATE_TYPE,

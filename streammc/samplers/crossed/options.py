@@ -1,4 +1,4 @@
-"""``gibbs``: exact draws of a Gaussian regression with factors that cross."""
+"""``gibbs``: exact draws of a regression with factors that cross."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from streammc.samplers.common.options import builder
+from streammc.samplers.common.options import builder, check_counts
 from streammc.samplers.common.sampler import EXACT, Check, Sampler
 
 if TYPE_CHECKING:
@@ -23,8 +23,16 @@ class Gibbs(Sampler):
     Exact, without a subsample. For each factor in turn the coefficients are drawn with its effects
     integrated out, then these effects given the coefficients, so that chains mix whatever the
     numbers of levels; each scale is drawn twice, with the effects fixed and with them moving along
-    (Yu and Meng 2011). An iteration passes by every row once for each factor, 4 bytes a row. For
-    gaussian with terms ``(1 | g)`` of several factors of many levels, such as users and items.
+    (Yu and Meng 2011). An iteration passes by every row once for each factor. For several terms
+    ``(1 | g)`` of many levels, such as users and items, in gaussian, and in logistic, binomial and
+    probit, by latent variables of the rows (Polson, Scott and Windle 2013; Albert and Chib 1993).
+
+    Parameters
+    ----------
+    effect_draws
+        Draws of all effects together that each chain keeps, for predictions and draws of single
+        levels, at least 2. ``None``: up to 250, in at most 48 MB. Half as many at the least, since
+        every other one is left out where there is no more room.
 
     Examples
     --------
@@ -32,6 +40,8 @@ class Gibbs(Sampler):
     >>> gibbs().target
     'exact'
     """
+
+    effect_draws: int | None = None
 
     name: ClassVar[str] = "gibbs"
     target: ClassVar[str] = EXACT
@@ -45,19 +55,24 @@ class Gibbs(Sampler):
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"crossed_structure": ("structure",)}
     """Rows, parts of the table that share no level, and the share of the rows in the largest."""
 
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_counts(self, "effect_draws", least=2)
+
     def needs_pass(self, model: Model) -> bool:
         """Return ``True``: two reads of the table, which no control variates replace."""
         return True
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Read the table, and return its sums; see ``Sampler``."""
-        from streammc.samplers.gibbs.kernel import prepare
+        from streammc.samplers.crossed.kernel import prepare
 
         return prepare(self, request, reason)
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
         """Return what all chains share; see ``Sampler``."""
-        from streammc.samplers.gibbs.kernel import problem
+        from streammc.samplers.crossed.kernel import problem
 
         return problem(self, request, setup)
 

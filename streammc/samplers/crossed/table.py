@@ -22,7 +22,7 @@ from streammc.errors import ConfigError, DataError, StorageIOError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
-from streammc.samplers.gibbs.crossed import Crossed
+from streammc.samplers.crossed.sweep import Crossed
 
 PIECE: Final = 1 << 16
 """Rows of a block."""

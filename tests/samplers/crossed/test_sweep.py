@@ -12,8 +12,8 @@ from scipy import linalg
 from streammc.diagnostics.summary import summarize_draws
 from streammc.numerics.prior import log_prior
 from streammc.priors import as_prior, half_student_t
-from streammc.samplers.gibbs.crossed import Crossed, Scales, State, sweep
-from streammc.samplers.gibbs.table import Piece, summed
+from streammc.samplers.crossed.sweep import Crossed, Scales, State, sweep
+from streammc.samplers.crossed.table import Piece, summed
 
 
 def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) -> Any:
@@ -121,7 +121,7 @@ def drawn(data: Any, priors: Scales, seed: int, draws: int, chains: int = 4) -> 
 
 
 GRIDS = {
-    "two": [np.linspace(-2.0, 2.0, 41), np.linspace(-6.5, 2.0, 55), np.linspace(-0.9, 0.1, 25)],
+    "two": [np.linspace(-2.0, 2.0, 27), np.linspace(-6.5, 2.0, 37), np.linspace(-0.9, 0.1, 17)],
 }
 
 
@@ -130,16 +130,16 @@ def test_two_factors_are_those_of_the_dense_likelihood(weighted: bool, rare: boo
     data = made(1, 70, (8, 6), weighted, rare)
     priors = priors_of(2)
     mean, sd = exact_moments(data, priors, GRIDS["two"])
-    draws = drawn(data, priors, 1, 20_000)
+    draws = drawn(data, priors, 1, 6000)
     draws[:, :, 2:] = np.exp(draws[:, :, 2:])
     table = summarize_draws(draws, ["b0", "b1", "t0", "t1", "s"])
     z = [(row["mean"] - m) / row["mcse_mean"] for row, m in zip(table.values(), mean, strict=True)]
     assert np.max(np.abs(z)) < 4.5, z
     np.testing.assert_allclose([row["sd"] for row in table.values()], sd, rtol=0.05)
-    assert min(row["ess_bulk"] for row in table.values()) > 4000
+    assert min(row["ess_bulk"] for row in table.values()) > 1200
 
 
-def joint_z(broken: str, iterations: int = 30_000) -> Any:
+def joint_z(broken: str, iterations: int = 8000) -> Any:
     """Return z of moments of successive-conditional draws against the prior (Geweke 2004)."""
     rng = np.random.default_rng(7)
     n, sizes = 30, np.array([6, 4, 3])

@@ -28,9 +28,9 @@ from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_pri
 from streammc.protocols import Index, Matrix, Model, RowSource, Vector
 from streammc.samplers.common.chains import BATCH_SECONDS, Chain
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
-from streammc.samplers.gibbs import augmented
-from streammc.samplers.gibbs.crossed import Crossed, Scales, State, add_moments, sweep
-from streammc.samplers.gibbs.table import (
+from streammc.samplers.crossed import augmented
+from streammc.samplers.crossed.sweep import Crossed, Scales, State, add_moments, sweep
+from streammc.samplers.crossed.table import (
     Piece,
     Rows,
     Structure,
@@ -43,7 +43,7 @@ from streammc.samplers.gibbs.table import (
 
 if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.samplers.gibbs.options import Gibbs
+    from streammc.samplers.crossed.options import Gibbs
 
 GAUSSIAN: Final = 0
 KINDS: Final = {
@@ -215,6 +215,7 @@ def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
         table=table,
         rows=rows,
         priors=priors_of(model, cv),
+        effect_draws=sampler.effect_draws,
         statistics=sampler.statistics,
         base=base,
         source=request.dataset.rows(),
@@ -234,6 +235,7 @@ class GibbsProblem:
     rows: Rows | None
     """``None``: the table's sums suffice."""
     priors: Scales
+    effect_draws: int | None
     statistics: tuple[str, ...]
     base: Base
     source: RowSource
@@ -247,8 +249,10 @@ class GibbsProblem:
         return GibbsChain(self, seed, chain, batch_iterations=batch_iterations)
 
 
-def kept_draws(levels: int) -> int:
+def kept_draws(levels: int, wanted: int | None) -> int:
     """Return how many draws of so many effects a chain has room for, an even number."""
+    if wanted is not None:
+        return wanted + wanted % 2
     return max(min(KEPT_BYTES // (4 * levels), MOST_KEPT) // 2 * 2, LEAST_KEPT)
 
 
@@ -271,7 +275,7 @@ class GibbsChain(Chain):
         """Draws after warm-up."""
         self._moments = np.zeros((L, 4))
         self._stride = 1
-        self._kept = np.zeros((kept_draws(L), L), np.float32)
+        self._kept = np.zeros((kept_draws(L, problem.effect_draws), L), np.float32)
 
     def initialise(self) -> None:
         """Draw scales around those of theta_star; there are no effects yet."""
@@ -288,7 +292,7 @@ class GibbsChain(Chain):
         """Return arrays and JSON; see ``common.chains``.
 
         ``effects`` (L,) are the last ones, ``moments`` (L, 4) those of all draws, see
-        ``crossed.add_moments``, ``kept`` (draws, L) some of the draws.
+        ``sweep.add_moments``, ``kept`` (draws, L) some of the draws.
         """
         state = self._state
         arrays = {

@@ -1,0 +1,293 @@
+"""Runs of factors that cross: stopped and resumed, their effects, predictions and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammc
+from streammc.errors import ConfigError, ModelError, RefusedError
+from streammc.trace.run_directory import RunDirectory
+from tests.crossed_tables import CROSSED, FORMULA, crossed_table, data_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
+SIZES: Any = {"seed": 3, "draws": 400, "warmup": 150, "chains": 2}
+
+
+def made(folder: Path, family: str = "gaussian", **options: Any) -> tuple[Any, Any]:
+    table, u, v = crossed_table(family)
+    store = streammc.from_table(
+        table, path=folder / "t.zarr", formula=FORMULA, group_as=CROSSED, **options
+    )
+    return store, (table, u, v)
+
+
+def sampled(store: Any, path: Path, family: str = "gaussian", **options: Any) -> Any:
+    return streammc.sample(store, getattr(streammc.models, family)(), path=path, **SIZES | options)
+
+
+def state_of(path: Path) -> Any:
+    arrays, meta = RunDirectory.open(path).checkpoint() or ({}, {})
+    return arrays, [(each["count"], each["stride"]) for each in meta["chains"]]
+
+
+@pytest.mark.parametrize("family", ["gaussian", "logistic"])
+def test_a_run_that_is_stopped_and_extended_has_the_draws_of_one_that_is_not(
+    tmp_path: Path, family: str
+) -> None:
+    store, _ = made(tmp_path, family)
+    sampled(store, tmp_path / "whole", family)
+    for draws in (100, 250, 400):
+        sampled(store, tmp_path / "parts", family, draws=draws)
+    whole, parts = (RunDirectory.open(tmp_path / name) for name in ("whole", "parts"))
+    np.testing.assert_array_equal(whole.draws_matrix(), parts.draws_matrix())
+    (arrays, counts), (others, again) = (state_of(tmp_path / each) for each in ("whole", "parts"))
+    assert [(400, 2)] * 2 == counts == again
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+def test_chains_are_the_same_on_any_number_of_threads(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+    for threads in (1, 2):
+        sampled(store, tmp_path / str(threads), threads=threads)
+    digests = {RunDirectory.open(tmp_path / each).digest() for each in ("1", "2")}
+    assert 1 == len(digests)
+
+
+def test_effects_are_the_moments_of_all_draws(tmp_path: Path) -> None:
+    store, (_, u, _) = made(tmp_path)
+    run = tmp_path / "run"
+    sampled(store, run, draws=200, sampler=streammc.samplers.gibbs(effect_draws=200))
+    found = streammc.effects(run, store, factor="user")
+    draws = streammc.effect_draws(run, store, [str(k) for k in range(40)], factor="user")
+    each = draws["u"].values[..., 0].reshape(40, -1)
+    np.testing.assert_array_equal(np.arange(200), draws["draw"])
+    np.testing.assert_allclose(found["mean"].values[:, 0], each.mean(axis=1), atol=1e-6)
+    np.testing.assert_allclose(found["sd"].values[:, 0], each.std(axis=1), rtol=1e-5)
+    ends = np.quantile(each, [0.05, 0.95], axis=1)
+    spread = found["sd"].values[:, 0]
+    for name, end in zip(("q5", "q95"), ends, strict=True):
+        assert np.max(np.abs(found[name].values[:, 0] - end) / spread) < 0.25
+    rows = np.bincount(np.asarray(crossed_table("gaussian")[0]["user"]))
+    np.testing.assert_array_equal(rows, found["rows"])
+    assert 1 == rows.min()
+    inside = (found["q5"].values[:, 0] < u) & (u < found["q95"].values[:, 0])
+    assert 29 <= inside.sum() <= 40
+    assert np.corrcoef(found["mean"].values[:, 0], u)[0, 1] > 0.8
+    assert 0.0 < found.attrs["mean_error"] < 0.3
+
+
+def test_intraclass_correlations_have_the_variances_of_all(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+    tree = sampled(store, tmp_path / "run")
+    found = streammc.diagnostics.intraclass_correlation(tree)
+    assert ["user", "item"] == found["factor"].values.tolist()
+    tau, sigma = tree["posterior"]["tau"].values, tree["posterior"]["sigma"].values
+    expected = tau**2 / ((tau**2).sum(axis=-1) + sigma**2)[..., None]
+    np.testing.assert_allclose(expected, found.values)
+
+
+def coverage(broken: bool) -> Any:
+    """Return the shares of new means inside 80 % intervals, by what is known of a row."""
+    inside: dict[str, list[bool]] = {}
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        users, items, n = 60, 40, 800
+        tau_u, tau_v, sigma = 0.8, 0.5, 0.7
+        u, v = tau_u * rng.normal(size=users + 1), tau_v * rng.normal(size=items + 1)
+        user, item = rng.integers(0, users, n), rng.integers(0, items, n)
+        y = 1.0 + u[user] + v[item] + sigma * rng.normal(size=n)
+        rows = streammc.from_table(
+            {"y": y, "user": user, "item": item}, formula="y ~ 1 + (1 | user) + (1 | item)",
+            group_as=CROSSED,
+        )  # fmt: skip
+        tree = streammc.sample(
+            rows, streammc.models.gaussian(), seed=seed, draws=100, warmup=50, chains=2
+        )
+        at_user = np.array([0, 1, users, 5, users, 7])
+        at_item = np.array([0, items, 3, 2, items, items])
+        new = {"user": at_user, "item": at_item}
+        found = streammc.predict(tree, new, interval=0.8, trained_on=rows)
+        low, high = found["eti80_lb"], found["eti80_ub"]
+        mean = 1.0 + u[at_user] + v[at_item] + (1.0 if broken else 0.0)
+        for a, b, here in zip(at_user, at_item, (low < mean) & (mean < high), strict=True):
+            inside.setdefault(f"{a < users}, {b < items}", []).append(bool(here))
+    return inside
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_predictions_of_known_and_new_pairs_hold_the_truth(broken: bool) -> None:
+    away = []
+    for held in coverage(broken).values():
+        away.append((np.mean(held) - 0.8) / np.sqrt(0.16 / len(held)))
+    assert 4 == len(away)
+    assert (np.abs(away).max() > 3.0) == broken
+
+
+def test_new_levels_are_counted_or_refused(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+    sampled(store, tmp_path / "run")
+    new = streammc.from_table(
+        {"y": [0.0, 0.0], "x": [0.0, 0.0], "user": [1, 77], "item": ["m1", "m1"]}, like=store
+    )
+    found = streammc.predict(tmp_path / "run", new, trained_on=store)
+    assert 1 == found.attrs["new_group_rows"]
+    from streammc.errors import DataError
+
+    with pytest.raises(DataError, match="user '77' in row 2"):
+        streammc.predict(tmp_path / "run", new, trained_on=store, new_groups="refuse")
+    with pytest.raises(ConfigError, match="trained_on"):
+        streammc.predict(tmp_path / "run", new)
+
+
+def test_what_needs_a_likelihood_of_rows_is_refused(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+    run = tmp_path / "run"
+    sampled(store, run)
+    for call in (
+        lambda: streammc.score(run, store),
+        lambda: streammc.residuals(run, store),
+        lambda: streammc.posterior_predictive(run, store),
+        lambda: streammc.slopes(run, store, variables=["x"]),
+        lambda: streammc.control_variates(store, streammc.models.gaussian()),
+        lambda: streammc.export(run, tmp_path / "model.json"),
+    ):
+        with pytest.raises((ModelError, ConfigError, RefusedError), match="cross"):
+            call()
+    with pytest.raises(ConfigError, match="user, item"):
+        streammc.effects(run, store)
+    with pytest.raises(ConfigError, match="found 'carrier'"):
+        streammc.effects(run, store, factor="carrier")
+    with pytest.raises(ConfigError, match="those of all draws"):
+        streammc.effects(run, store, factor="user", draws=50)
+    with pytest.raises(ConfigError, match="found '40', which is"):
+        streammc.effect_draws(run, store, ["40"], factor="user")
+
+
+def table_of(**columns: Any) -> Any:
+    rng = np.random.default_rng(4)
+    table = {"y": rng.normal(size=200), "user": np.arange(200) % 20, "item": np.arange(200) // 10}
+    table |= {"x": rng.normal(size=200)} | columns
+    return table
+
+
+@pytest.mark.parametrize(
+    ("columns", "model", "sampler", "message"),
+    [
+        ({}, "poisson", None, "one of gaussian, logistic, binomial, probit"),
+        ({}, "student_t", None, "one of gaussian, logistic, binomial, probit"),
+        ({}, "gaussian", "hmc", "expected gibbs"),
+        ({}, "gaussian", "laplace", "expected gibbs"),
+        ({"item": np.arange(200) % 20 + 5}, "gaussian", None, "'user' and 'item' with the same rows"),
+        ({"y": np.ones(200)}, "gaussian", None, "its columns fit without error"),
+        ({"y": np.arange(200.0) % 20}, "gaussian", None, "the levels of 'user' fit without error"),
+        ({"item": np.arange(200)}, "gaussian", None, "200 levels of 'item' of one row each"),
+        ({"item": np.arange(200)}, "logistic", None, "one trial a level says nothing"),
+        ({"y": np.arange(200) % 3}, "logistic", None, "0 or 1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_right_is_refused(
+    columns: Any, model: str, sampler: str | None, message: str
+) -> None:
+    rows = data_of(table_of(**columns))
+    chosen = None if sampler is None else getattr(streammc.samplers, sampler)()
+    with pytest.raises((ModelError, ConfigError, RefusedError), match=message):
+        streammc.sample(rows, getattr(streammc.models, model)(), sampler=chosen, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("model", "prior", "message"),
+    [
+        ("gaussian", {"beta[x]": streammc.priors.laplace(0.0, 1.0)}, "normal or flat priors"),
+        ("logistic", {"beta[x]": streammc.priors.flat()}, "normal priors"),
+        ("gaussian", {"tau[user]": streammc.priors.flat()}, "flat"),
+    ],
+)
+def test_priors_that_a_sweep_cannot_draw_from_are_refused(
+    model: str, prior: Any, message: str
+) -> None:
+    table = table_of(y=np.arange(200) % 7 % 2)
+    with pytest.raises(ConfigError, match=message):
+        streammc.sample(data_of(table), getattr(streammc.models, model)(prior=prior), **SIZES)
+
+
+def test_gibbs_without_factors_that_cross_is_refused() -> None:
+    rows = streammc.from_table(table_of(), formula="y ~ x")
+    with pytest.raises(ConfigError, match="without: make the table with several terms"):
+        streammc.sample(rows, streammc.models.gaussian(), sampler=streammc.samplers.gibbs())
+
+
+def test_columns_that_add_up_to_others_are_said() -> None:
+    table = table_of()
+    rows = data_of(table | {"z": 2.0 * table["x"]})
+    rows = streammc.from_table(
+        table | {"z": 2.0 * table["x"]}, formula="y ~ x + z + (1 | user) + (1 | item)",
+        group_as=CROSSED,
+    )  # fmt: skip
+    flat = {"beta[x]": streammc.priors.flat(), "beta[z]": streammc.priors.flat()}
+    with pytest.raises(ModelError, match="columns that the rows tell apart"):
+        streammc.sample(rows, streammc.models.gaussian(prior=flat), **SIZES)
+
+
+def test_a_table_in_parts_is_said() -> None:
+    user, part = np.arange(200) % 20, np.arange(200) % 2
+    rows = data_of(table_of(user=user, item=part + 2 * (np.arange(200) // 40)))
+    with pytest.warns(streammc.errors.SamplingWarning, match="2 parts that share no level"):
+        tree = streammc.sample(rows, streammc.models.gaussian(), **SIZES)
+    assert 2 == streammc.trace.written_summary(tree)["sampling"]["parts"]
+
+
+def test_weights_and_offsets_are_those_of_repeated_rows() -> None:
+    table, *_ = crossed_table("gaussian", n=200)
+    weight = np.random.default_rng(6).integers(1, 4, 200)
+    shift = np.random.default_rng(7).normal(size=200)
+    once = table | {"w": weight, "o": shift}
+    often = {name: np.repeat(values, weight) for name, values in once.items()}
+    often["y"] = often["y"] - often["o"]
+    own = data_of(once, weight="w", offset="o", standardize=False)
+    other = data_of(often, standardize=False)
+    prior = {
+        "beta*": streammc.priors.normal(0.0, 2.0),
+        "sigma": streammc.priors.half_normal(1.0),
+        "tau*": streammc.priors.half_normal(1.0),
+    }
+    runs = [
+        streammc.sample(rows, streammc.models.gaussian(prior=prior), **SIZES | {"seed": 8})
+        for rows in (own, other)
+    ]
+    for name in ("beta", "sigma", "tau"):
+        a, b = (run["posterior"][name].values for run in runs)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_answers_about_real_answers_are_those_of_another_sampler(data_folder: Path) -> None:
+    """VerbAgg: 316 persons, integrated by quadrature there, and 24 items, columns there."""
+    import gzip
+
+    import pyarrow.csv as csv
+
+    with gzip.open(data_folder / "grouped" / "VerbAgg.csv.gz") as file:
+        table = csv.read_csv(file)
+    formula = 'I(r2 == "Y") ~ Anger + C(btype) + (1 | id) + (1 | item)'
+    from tests.crossed_tables import summary
+
+    found = []
+    for ways, sampler in ((None, None), (dict.fromkeys(("id", "item"), "crossed"), None)):
+        rows = streammc.from_table(table, formula=formula, group_as=ways)
+        draws = 1500 if ways else 700
+        tree = streammc.sample(
+            rows, streammc.models.logistic(), sampler=sampler, seed=2, draws=draws, warmup=400,
+            chains=2,
+        )  # fmt: skip
+        found.append(summary(tree))
+    known, own = found
+    assert "tau[id]" in own
+    assert {*own} <= {*known}
+    for name, row in own.items():
+        error = np.hypot(row["mcse_mean"], known[name]["mcse_mean"])
+        assert abs(row["mean"] - known[name]["mean"]) < 4.5 * error, name
+        assert abs(row["sd"] / known[name]["sd"] - 1.0) < 0.12, name
