@@ -1,10 +1,9 @@
-"""Two factors that cross, of the size of MovieLens-25M, through ``streammc.fit``'s own steps.
+"""Two factors that cross, up to the size of MovieLens-25M: effective draws, seconds, memory.
 
-    python bench/crossed.py [--rows 25000095] [--users 162541] [--items 59047] [--folder DIR]
+    python bench/crossed.py [--write] [--only N ...] [--folder DIR]
 
-Sizes of levels follow Zipf's law, and the smallest levels have one row. Each size is made and
-sampled by a process of its own, whose seconds and memory are printed: effective draws of every
-scale, and the distance of the posterior from the values that made the table.
+Sizes of levels follow Zipf's law, and the smallest levels have one row. Each table is made and
+sampled by processes of their own. ``--write`` puts the table into docs/measurements/crossed.md.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from page import machine, publish, short
 
 TRUTH = {"beta[Intercept]": 3.5, "beta[x]": 0.1, "sigma": 0.85, "tau[user]": 0.45, "tau[item]": 0.5}
 
@@ -34,13 +33,14 @@ def sizes(levels: int, rows: int, power: float, rng: np.random.Generator) -> Any
     return found
 
 
-def made(family: str, rows: int, users: int, items: int, folder: Path) -> dict[str, Any]:
+def made(case: Case, folder: Path) -> dict[str, Any]:
     """Make the table as Parquet, and a store of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     import streammc
 
+    family, rows, users, items, *_ = case
     rng = np.random.default_rng(rows)
     user, item = sizes(users, rows, 0.8, rng), sizes(items, rows, 1.1, rng)
     a, b = TRUTH["tau[user]"] * rng.normal(size=users), TRUTH["tau[item]"] * rng.normal(size=items)
@@ -58,24 +58,27 @@ def made(family: str, rows: int, users: int, items: int, folder: Path) -> dict[s
     return {"ingest_seconds": time.perf_counter() - begun, "store_gb": report["bytes"] / 1e9}
 
 
-def sampled(family: str, folder: Path, draws: int, warmup: int) -> dict[str, Any]:
+def sampled(case: Case, folder: Path) -> dict[str, Any]:
     """Sample the store; return seconds, memory, effective draws and distances."""
     import streammc
     from streammc.trace.run_directory import RunDirectory
 
+    family, *_, draws, warmup = case
     store = streammc.open_store(folder / "t.zarr")
     begun = time.perf_counter()
-    tree = streammc.sample(
+    streammc.sample(
         store, getattr(streammc.models, family)(), seed=1, chains=4, draws=draws, warmup=warmup,
         path=folder / "run.zarr",
     )  # fmt: skip
     seconds = time.perf_counter() - begun
-    table = RunDirectory.open(folder / "run.zarr").attributes["summary"]["parameters"]
+    summary = RunDirectory.open(folder / "run.zarr").attributes["summary"]
+    table = summary["parameters"]
     truth = TRUTH if family == "gaussian" else TRUTH | {"beta[Intercept]": 0.0}
     away = {name: (row["mean"] - truth[name]) / row["sd"] for name, row in table.items()}
-    del tree
+    sampling = summary["sampling"]
     return {
         "seconds": seconds,
+        "sampling_seconds": sampling["seconds"] + sampling["warmup_seconds"],
         "ess": {name: round(row["ess_bulk"]) for name, row in table.items()},
         "rhat": max(row["r_hat"] for row in table.values()),
         "away": {name: round(each, 2) for name, each in away.items()},
@@ -83,37 +86,71 @@ def sampled(family: str, folder: Path, draws: int, warmup: int) -> dict[str, Any
     }
 
 
+class Case(NamedTuple):
+    """A table, and the length of a chain."""
+
+    family: str
+    rows: int
+    users: int
+    items: int
+    draws: int
+    warmup: int
+
+
+CASES = [
+    Case("gaussian", 1_000_000, 20_000, 8_000, 300, 60),
+    Case("gaussian", 10_000_000, 65_016, 23_618, 300, 60),
+    Case("gaussian", 25_000_095, 162_541, 59_047, 300, 60),
+    Case("logistic", 1_000_000, 20_000, 8_000, 400, 60),
+    Case("logistic", 25_000_095, 162_541, 59_047, 16, 4),
+]
+
+
+def row(case: Case, made: dict[str, Any], found: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    least = min(found["ess"].values())
+    distance = max(map(abs, found["away"].values()))
+    sweep = found["sampling_seconds"] / (4 * (case.draws + case.warmup))
+    cells = [
+        f"`{case.family}`, {case.rows:,}", f"{case.users:,} x {case.items:,}",
+        short(made["ingest_seconds"]), short(found["seconds"]), f"{4 * case.draws:,}", str(least),
+        short(1e3 * sweep), short(found["seconds"] / least), short(distance),
+        short(found["peak_gb"]),
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
-    """Run the steps in processes of their own."""
+    """Run the cases, each step in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", default="gaussian", choices=["gaussian", "logistic"])
-    parser.add_argument("--rows", type=int, default=25_000_095)
-    parser.add_argument("--users", type=int, default=162_541)
-    parser.add_argument("--items", type=int, default=59_047)
-    parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--warmup", type=int, default=60)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", type=int, nargs="*", default=range(len(CASES)))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--step", choices=["make", "sample"])
     asked = parser.parse_args()
     if asked.step:
-        if asked.step == "make":
-            found = made(asked.family, asked.rows, asked.users, asked.items, asked.folder)
-        else:
-            found = sampled(asked.family, asked.folder, asked.draws, asked.warmup)
+        case = CASES[asked.only[0]]
+        found = made(case, asked.folder) if asked.step == "make" else sampled(case, asked.folder)
         print(json.dumps(found))
         return
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="crossed-"))
-    folder.mkdir(exist_ok=True)
-    try:
-        for step in ("make", "sample"):
-            command = [sys.executable, __file__, "--step", step, "--folder", str(folder)]
-            for name in ("family", "rows", "users", "items", "draws", "warmup"):
-                command += [f"--{name}", str(getattr(asked, name))]
-            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            print(step, out.splitlines()[-1], flush=True)
-    finally:
-        if asked.folder is None:
-            shutil.rmtree(folder)
+    lines = []
+    for number in asked.only:
+        with tempfile.TemporaryDirectory(prefix="crossed-", dir=asked.folder) as folder:
+            results = []
+            for step in ("make", "sample"):
+                command = [sys.executable, __file__, "--step", step, "--only", str(number)]
+                command += ["--folder", folder]
+                out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                results.append(json.loads(out.splitlines()[-1]))
+        lines.append(row(CASES[number], *results))
+        print(lines[-1], results, flush=True)
+    if asked.write:
+        head = (
+            "| rows | levels | ingest, s | all of sampling, s | draws of 4 chains | least ess "
+            "| ms an iteration of a chain, two at a time | s an effective draw | distance "
+            "| peak, GB |"
+        )
+        publish("crossed.md", "crossed", [f"{machine()}.", "", head, "|" + "---|" * 10, *lines])
 
 
 if __name__ == "__main__":

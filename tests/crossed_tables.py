@@ -12,7 +12,9 @@ FORMULA = "y ~ x + (1 | user) + (1 | item)"
 CROSSED = {"user": "crossed", "item": "crossed"}
 
 
-def crossed_table(family: str, seed: int = 3, n: int = 600, users: int = 40, items: int = 25) -> Any:
+def crossed_table(
+    family: str, seed: int = 3, n: int = 600, users: int = 40, items: int = 25
+) -> Any:
     """Return a table of unbalanced factors, with levels of one row, and its effects."""
     rng = np.random.default_rng(seed)
     user = np.concatenate([np.arange(users), rng.integers(0, users // 2, n - users)])

@@ -309,7 +309,11 @@ def _named_columns(ingest: Any) -> Iterator[tuple[str, str]]:
     if ingest.formula is not None:
         formula, others = ingest.formula, ingest.formula_for or ()
         terms = read_terms(formula_of_all(formula, others)[0] if others else formula)
-        names = [*columns_of(terms.response), *terms.columns, *(name for g in terms.groups for name in g.table_columns)]
+        names = [
+            *columns_of(terms.response),
+            *terms.columns,
+            *(name for g in terms.groups for name in g.table_columns),
+        ]
         for column in dict.fromkeys(names):
             yield "ingest.formula", column
     for name in _COLUMNS:

@@ -132,7 +132,9 @@ def make_members(
             raise ConfigError(
                 f"expected the dtype of {name} among {allowed}, found {kind}: choose one of them"
             )
-        members.append(Member(name, kind, {"X": columns, CODES: n_codes, LEVEL: n_crossed}.get(name)))
+        members.append(
+            Member(name, kind, {"X": columns, CODES: n_codes, LEVEL: n_crossed}.get(name))
+        )
     return tuple(members)
 
 

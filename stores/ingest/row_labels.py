@@ -325,8 +325,8 @@ def _choices(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
         choices[name] = way
     if options.formula is None and {COLUMNS, CROSSED} & {*choices.values()}:
         raise ConfigError(
-            f"expected a formula for {options.group!r} in --group-as, found --group: write the term "
-            f"(1 | {options.group}) in --formula"
+            f"expected a formula for {options.group!r} in --group-as, found --group: write the "
+            f"term (1 | {options.group}) in --formula"
         )
     return choices
 
@@ -539,8 +539,12 @@ class CombinedLevels:
         rest, labels = self._found, []
         for part in reversed(self._parts):
             rest, at = np.divmod(rest, np.uint64(len(part.labels)))
-            labels.insert(0, np.char.encode(part.labels[at.astype(np.int64)].astype(str))
-                          if part.labels.dtype.kind != "S" else part.labels[at.astype(np.int64)])
+            labels.insert(
+                0,
+                np.char.encode(part.labels[at.astype(np.int64)].astype(str))
+                if part.labels.dtype.kind != "S"
+                else part.labels[at.astype(np.int64)],
+            )
         self.labels = labels[0]
         for each in labels[1:]:
             self.labels = np.strings.add(np.strings.add(self.labels, b":"), each)

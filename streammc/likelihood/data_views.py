@@ -13,7 +13,7 @@ piece that holds its first row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -532,8 +532,8 @@ def by_group(dataset: Dataset, model: Any, nodes: int | None = None) -> tuple[Da
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
     with the effects that the table states; a regression on a table with factors as columns gets
-    their effects, also where factors cross; one of times that are censored knows so. A table of shares becomes that of its
-    trials for a model that sees them. Others are returned unchanged.
+    their effects, also where factors cross; one of times that are censored knows so. A table of
+    shares becomes that of its trials for a model that sees them. Others are returned unchanged.
 
     Parameters
     ----------

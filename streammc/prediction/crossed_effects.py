@@ -127,9 +127,7 @@ class KeptEffects:
         return float(np.sqrt(np.mean(between / np.maximum(sd, 1e-100) ** 2)))
 
 
-def factor_of(
-    model: CrossedModel, table: Any, name: str | None
-) -> tuple[int, CrossedFactor]:
+def factor_of(model: CrossedModel, table: Any, name: str | None) -> tuple[int, CrossedFactor]:
     """Return number and labels of the factor that is asked for; ConfigError if it is not one."""
     names = list(model.crossed)
     if name is None and len(names) == 1:
@@ -313,8 +311,8 @@ class CrossedEffects:
         if not self.integrate and (found == UNKNOWN).any():
             row, f = np.argwhere(found == UNKNOWN)[0]
             raise DataError(
-                f"expected rows of levels that the run has seen, found {self._label(start + row, f)} "
-                f"in row {start + row + 1} of {self.table.address!r}: leave such rows out, or "
+                "expected rows of levels that the run has seen, found "
+                f"{self._label(start + row, f)} in row {start + row + 1} of {self.table.address!r}: leave such rows out, or "
                 "predict them as rows of new levels with new_groups integrate"
             )
         return found
@@ -342,7 +340,9 @@ class CrossedEffects:
 
     def spread_of_new(self, X: NDArray[Any]) -> Matrix:
         """Return the standard deviations (m, S) of rows of new levels of all factors."""
-        sd: Matrix = np.broadcast_to(np.sqrt(self.variance.sum(axis=0)), (len(X), self.draws.shape[1]))
+        sd: Matrix = np.broadcast_to(
+            np.sqrt(self.variance.sum(axis=0)), (len(X), self.draws.shape[1])
+        )
         return sd
 
 
@@ -396,4 +396,3 @@ def crossed_effects(
         places=places,
         columns=[names.index(each.column) if each.column in names else -1 for each in factors],
     )
-

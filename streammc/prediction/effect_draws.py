@@ -24,8 +24,8 @@ from streammc.docstrings import documented
 from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.data_views import by_group
-from streammc.models.mixed.group_effects import table_nodes
 from streammc.models.mixed.crossed_model import CrossedModel
+from streammc.models.mixed.group_effects import table_nodes
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction.crossed_effects import write_level_draws
 from streammc.prediction.group_summaries import (
@@ -39,7 +39,7 @@ from streammc.prediction.prediction_request import PredictionRequest
 from streammc.prediction.predictive import densities_at
 from streammc.prediction.predictors import load_draws
 from streammc.prediction.row_effects import named_groups, node_room, require_checked
-from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
+from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream
 from streammc.runs.record import registered_model
 from streammc.trace.row_arrays import GROUPS, Column, RowArrays

@@ -28,9 +28,9 @@ from streammc.control_variates.bound import PASS_OPTIONS, check_kinds, check_pro
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, RefusedError, StorageIOError
 from streammc.likelihood.data_views import by_group
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.group_constants import PANEL_CELLS
 from streammc.models.mixed.group_effects import BETWEEN, MEAN, QUANTILES, VARIANCE, table_effects
-from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors
 from streammc.prediction.crossed_effects import write_level_effects

@@ -182,7 +182,7 @@ def table_of(**columns: Any) -> Any:
         ({}, "student_t", None, "one of gaussian, logistic, binomial, probit"),
         ({}, "gaussian", "hmc", "expected gibbs"),
         ({}, "gaussian", "laplace", "expected gibbs"),
-        ({"item": np.arange(200) % 20 + 5}, "gaussian", None, "'user' and 'item' with the same rows"),
+        ({"item": np.arange(200) % 20 + 5}, "gaussian", None, "'user' and 'item' with the same"),
         ({"y": np.ones(200)}, "gaussian", None, "its columns fit without error"),
         ({"y": np.arange(200.0) % 20}, "gaussian", None, "the levels of 'user' fit without error"),
         ({"item": np.arange(200)}, "gaussian", None, "200 levels of 'item' of one row each"),
@@ -233,12 +233,13 @@ def test_columns_that_add_up_to_others_are_said() -> None:
         streammc.sample(rows, streammc.models.gaussian(prior=flat), **SIZES)
 
 
-def test_a_table_in_parts_is_said() -> None:
+def test_a_table_in_parts_is_said(tmp_path: Path) -> None:
     user, part = np.arange(200) % 20, np.arange(200) % 2
     rows = data_of(table_of(user=user, item=part + 2 * (np.arange(200) // 40)))
     with pytest.warns(streammc.errors.SamplingWarning, match="2 parts that share no level"):
-        tree = streammc.sample(rows, streammc.models.gaussian(), **SIZES)
-    assert 2 == streammc.trace.written_summary(tree)["sampling"]["parts"]
+        sampled(rows, tmp_path / "run")
+    summary = RunDirectory.open(tmp_path / "run").attributes["summary"]
+    assert 2 == summary["sampling"]["parts"]
 
 
 def test_weights_and_offsets_are_those_of_repeated_rows() -> None:
@@ -278,9 +279,9 @@ def test_the_answers_about_real_answers_are_those_of_another_sampler(data_folder
     found = []
     for ways, sampler in ((None, None), (dict.fromkeys(("id", "item"), "crossed"), None)):
         rows = streammc.from_table(table, formula=formula, group_as=ways)
-        draws = 1500 if ways else 700
+        draws = 1500 if ways else 400
         tree = streammc.sample(
-            rows, streammc.models.logistic(), sampler=sampler, seed=2, draws=draws, warmup=400,
+            rows, streammc.models.logistic(), sampler=sampler, seed=2, draws=draws, warmup=200,
             chains=2,
         )  # fmt: skip
         found.append(summary(tree))
@@ -290,4 +291,4 @@ def test_the_answers_about_real_answers_are_those_of_another_sampler(data_folder
     for name, row in own.items():
         error = np.hypot(row["mcse_mean"], known[name]["mcse_mean"])
         assert abs(row["mean"] - known[name]["mean"]) < 4.5 * error, name
-        assert abs(row["sd"] / known[name]["sd"] - 1.0) < 0.12, name
+        assert abs(row["sd"] / known[name]["sd"] - 1.0) < 0.15, name

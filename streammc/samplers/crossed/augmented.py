@@ -289,10 +289,7 @@ def log_density(table, values, offset, kind, state):  # type: ignore[no-untyped-
 
 
 @jit(
-    *(
-        f8(CROSSED_TYPE, own, matrix, i8, SCALES_TYPE, STATE_TYPE, GENERATOR_TYPE)
-        for own in _VALUES
-    )
+    *(f8(CROSSED_TYPE, own, matrix, i8, SCALES_TYPE, STATE_TYPE, GENERATOR_TYPE) for own in _VALUES)
 )
 def sweep(table, values, offset, kind, priors, state, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""

@@ -95,7 +95,7 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     structure = structure_of(table)
     require_distinct(structure, model.crossed)
     if rows is None:
-        _require_noise(table, model)
+        _require_noise(table, model, cv.theta_star[: len(table.cross)])
     n, F = request.dataset.n_rows, len(model.crossed)
     passes = 1 + (F > 1) + (0 if rows is None else F)
     read = {"passes": passes, "rows_read": passes * n}
@@ -147,18 +147,21 @@ def _table(request: RunRequest, cv: ControlVariates) -> tuple[Crossed, Rows | No
     return table, ordered(pieces, table, q, stated["dtype"], bool(stated.get("offset")))
 
 
-def _require_noise(table: Crossed, model: Any) -> None:
-    """Refuse a response that the columns, or the effects of one factor, fit without error."""
-    total = table.square
-    left = [total - float(table.cross @ np.linalg.lstsq(table.gram, table.cross, rcond=None)[0])]
-    for f in range(len(table.first) - 1):
+def _require_noise(table: Crossed, model: Any, centre: Vector) -> None:
+    """Refuse a response that columns, alone or with the effects of a factor, fit without error."""
+    q = len(table.cross)
+    fitted = float(centre @ table.gram @ centre)
+    left = {"its columns": (table.square, table.gram, table.cross)}
+    for f, name in enumerate(model.crossed):
         own = slice(table.first[f], table.first[f + 1])
-        weight = table.weight[own]
-        square = table.response[own] ** 2 / np.where(weight > 0.0, weight, 1.0)
-        left.append(total - float(square.sum()))
-    names = ["its columns", *(f"the levels of {name!r}" for name in model.crossed)]
-    for name, rest in zip(names, left, strict=True):
-        if not rest > _ROUNDING * total:
+        weight = np.where(table.weight[own] > 0.0, table.weight[own], 1.0)
+        means = table.response[own] / weight
+        square = table.square - float(table.response[own] @ means)
+        cross = table.cross - table.design[own].T @ means
+        left[f"the levels of {name!r}"] = square, table.within[f * q : (f + 1) * q], cross
+    for name, (square, gram, cross) in left.items():
+        rest = square - float(cross @ np.linalg.lstsq(gram, cross, rcond=1e-10)[0])
+        if not rest > _ROUNDING * (table.square + _ROUNDING * fitted):
             raise ModelError(
                 f"{model.inner.name}: expected a response with noise, found one that {name} fit "
                 "without error: sigma is 0; choose another response"

@@ -1,8 +1,10 @@
 """Collapsed Gibbs sampling of a Gaussian model with factors that cross.
 
-    y_i = x_i . beta + sum_f u_f[l_f(i)] + e_i,    u_f[l] ~ Normal(0, tau_f^2),    e_i ~ Normal(0, sigma^2),
+    y_i = x_i . beta + sum_f u_f[l_f(i)] + e_i,
+    u_f[l] ~ Normal(0, tau_f^2),    e_i ~ Normal(0, sigma^2),
 
-where the density of row i has the power ``w_i``, with a jointly normal prior of beta, and any prior of the scales. A sweep draws, factor by factor,
+where the density of row i has the power ``w_i``, with a jointly normal prior of beta, and any prior
+of the scales. A sweep draws, factor by factor,
 
     (beta, u_f) given the effects of the other factors and the scales,
 
@@ -25,10 +27,10 @@ one gather a factor, in the order of its levels, so that what is written is sequ
 
 Each scale is drawn twice a sweep, given effects ``u = tau v``: from ``p(tau | u)``, and, with v
 fixed in place of u, from ``p(tau | v, y)``, after which the effects move with it
-(ancillarity-sufficiency interweaving, Yu and Meng 2011). The first mixes fast where levels have many
-rows, the second where they have few. ``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum of
-squares follows from sums over levels and of what the gathers pass by. All three are slices (Neal 2003)
-of a density of one number on the logarithmic scale.
+(ancillarity-sufficiency interweaving, Yu and Meng 2011). The first mixes fast where levels have
+many rows, the second where they have few. ``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum
+of squares follows from sums over levels and of what the gathers pass by. All three are slices (Neal
+2003) of a density of one number on the logarithmic scale.
 """
 
 from __future__ import annotations
@@ -288,9 +290,7 @@ def sweep(table, priors, state, rng):  # type: ignore[no-untyped-def]
     for f in range(F):
         draw_factor(table, priors, f, state, rng)
     squares = sum_of_squares(table, state)
-    log_sigma = slice_scale(
-        0, state.log_scale[F], table.total, squares, priors.table, F, rng
-    )
+    log_sigma = slice_scale(0, state.log_scale[F], table.total, squares, priors.table, F, rng)
     state.log_scale[F] = log_sigma
     value = -table.total * (log_sigma + _HALF_LOG_2PI) - 0.5 * squares * math.exp(-2.0 * log_sigma)
     for f in range(F):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, StorageIOError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
+from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
 from streammc.samplers.crossed.sweep import Crossed
 
@@ -74,7 +74,9 @@ def _add(X, y, weight, levels, first, gram, cross, sums, design, rows):  # type:
                 design[l, j] += w * X[i, j]
 
 
-@jit(types.void(_levels, vector, index_vector, i8, index_vector, i8, i8, _codes, matrix), borrow=True)
+@jit(
+    types.void(_levels, vector, index_vector, i8, index_vector, i8, i8, _codes, matrix), borrow=True
+)
 def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type: ignore[no-untyped-def]
     """Write the levels of the other factors at the places of rows in the order of factor ``f``.
 
@@ -164,9 +166,7 @@ def _places(levels, at):  # type: ignore[no-untyped-def]
     return places
 
 
-def summed(
-    pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted: bool
-) -> Crossed:
+def summed(pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted: bool) -> Crossed:
     """Return the sums of a table, and its rows in the order of each factor.
 
     Parameters
@@ -290,8 +290,11 @@ def structure_of(table: Crossed) -> Structure:
                 _join(bounds[f], table.first[f], table.codes[f * (F - 1) + g - 1], parent)
     if not joined:
         return Structure(tuple(sorted(pairs)), 1, 1.0)
-    crossing = next(f for f in range(F) if any(
-        f != g and (f, g) not in pairs and (g, f) not in pairs for g in range(F)))
+    crossing = next(
+        f
+        for f in range(F)
+        if any(f != g and (f, g) not in pairs and (g, f) not in pairs for g in range(F))
+    )
     rows = np.diff(bounds[crossing])
     own = np.arange(table.first[crossing], table.first[crossing + 1])
     roots = np.array([_root(parent, l) for l in own])[rows > 0]

@@ -22,9 +22,7 @@ def posteriors(family: str, other: str | None = None) -> tuple[Any, Any]:
         model = getattr(streammc.models, other)()
     hmc = streammc.samplers.hmc()
     columns = data_of(table, "columns", cells="no")
-    known = streammc.sample(
-        columns, model, sampler=hmc, seed=6, draws=3000, warmup=500, chains=2
-    )
+    known = streammc.sample(columns, model, sampler=hmc, seed=6, draws=3000, warmup=500, chains=2)
     return summary(own), summary(known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,9 +85,10 @@ def joint_z(kind: int, broken: bool, iterations: int = 8000) -> Any:
         eta = offset + X @ state.beta + state.effects[places[:, None] + levels].sum(axis=0)
         y = rng.binomial(trials.astype(int), expit(eta) if kind == LOGIT else ndtr(eta)) / trials
         piece = Piece(X, y, trials + broken, codes, offset)
+        pieces = partial(iter, [piece])
         if table is None:
-            table = summed(lambda: iter([piece]), sizes, 2, True)
-        rows = ordered(lambda: iter([piece]), table, 2, "float32", True)
+            table = summed(pieces, sizes, 2, True)
+        rows = ordered(pieces, table, 2, "float32", True)
         augmented.sweep(table, *rows, kind, priors, state, rng)
         kept[t] = np.append(state.beta, state.log_scale[:2])
     kept[:, 2:] = np.clip(kept[:, 2:], -4.0, 3.0)

@@ -74,7 +74,7 @@ def priors_of(F: int) -> Scales:
 def exact_moments(data: Any, priors: Scales, grid: Any) -> tuple[Any, Any]:
     """Return means and sds of beta and the scales by a grid, beta integrated out."""
     X, y, levels, sizes, weight = data
-    n, q = X.shape
+    n = len(y)
     w = np.ones(n) if weight is None else weight
     blocks = [
         (own[:, None] == np.arange(size)).astype(float)
