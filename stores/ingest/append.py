@@ -164,6 +164,12 @@ def _refuse_kind(store: Store) -> None:
             f"expected a store of rows to append to, found cells at {store.address!r}, whose "
             "weights count rows that are equal: make it again from all tables"
         )
+    if store.crossed:
+        raise IdentityError(
+            f"expected a store without factors that cross to append to, found {store.address!r} "
+            f"with {', '.join(each.column for each in store.crossed)}, of which new rows may have "
+            "new levels: make it again from all tables"
+        )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)
     if column is not None:

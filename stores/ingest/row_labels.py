@@ -508,8 +508,8 @@ class LevelColumn(GroupColumn):
         self.labels: NDArray[Any] = np.empty(0)
         """(levels,) sorted, once :meth:`count` has seen the rows."""
 
-    def count(self, rows: Iterable[tuple[int, int, NDArray[np.bool_] | None]]) -> None:
-        """Find the labels in runs of rows: first row, their number, and which are kept."""
+    def count(self, rows: Iterable[tuple[int, int, NDArray[np.intp] | None]]) -> None:
+        """Find the labels in runs of rows: first row, their number, places of those kept."""
         found = np.empty(0, self.dtype)
         for start, count, kept in rows:
             labels = self.read(start, count)
@@ -531,20 +531,17 @@ class CombinedLevels:
         self.labels: NDArray[Any] = np.empty(0)
         """(levels,) ``A:B``, in the order of the labels of the parts."""
 
-    def count(self, rows: Iterable[tuple[int, int, NDArray[np.bool_] | None]]) -> None:
+    def count(self, rows: Iterable[tuple[int, int, NDArray[np.intp] | None]]) -> None:
         """Find the combinations in runs of rows; the parts have seen them before."""
         for start, count, kept in rows:
             own = self._numbers(start, count)
             self._found = np.union1d(self._found, own if kept is None else own[kept])
-        rest, labels = self._found, []
+        rest: NDArray[Any] = self._found
+        labels: list[NDArray[Any]] = []
         for part in reversed(self._parts):
             rest, at = np.divmod(rest, np.uint64(len(part.labels)))
-            labels.insert(
-                0,
-                np.char.encode(part.labels[at.astype(np.int64)].astype(str))
-                if part.labels.dtype.kind != "S"
-                else part.labels[at.astype(np.int64)],
-            )
+            own = part.labels[at.astype(np.intp)]
+            labels.insert(0, own if own.dtype.kind == "S" else own.astype("S20"))
         self.labels = labels[0]
         for each in labels[1:]:
             self.labels = np.strings.add(np.strings.add(self.labels, b":"), each)

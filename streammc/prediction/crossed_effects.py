@@ -310,10 +310,11 @@ class CrossedEffects:
                     found[:, f] = places[own[:, self.columns[f]]]
         if not self.integrate and (found == UNKNOWN).any():
             row, f = np.argwhere(found == UNKNOWN)[0]
+            where = f"row {start + row + 1} of {self.table.address!r}"
             raise DataError(
                 "expected rows of levels that the run has seen, found "
-                f"{self._label(start + row, f)} in row {start + row + 1} of {self.table.address!r}: leave such rows out, or "
-                "predict them as rows of new levels with new_groups integrate"
+                f"{self._label(start + row, f)} in {where}: leave such rows out, or predict them "
+                "as rows of new levels with new_groups integrate"
             )
         return found
 

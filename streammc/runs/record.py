@@ -83,7 +83,7 @@ def check_place_of_chains(request: RunRequest) -> None:
             f"expected a cluster for chains on workers, found the scheduler {where!r}: give "
             "--scheduler, or leave out --chains-on"
         )
-    if request.dataset.groups is not None:
+    if request.dataset.groups is not None or request.dataset.crossed:
         raise ConfigError(
             "expected a model of single rows for chains on workers, found one of groups, whose "
             "rows are read in this process: leave out --chains-on"
@@ -180,7 +180,8 @@ def registered_model(described: Mapping[str, Any]) -> Model:
         if described["name"] == "crossed":
             from streammc.models.mixed import crossed_model
 
-            return crossed_model.from_description(described)
+            found: Any = crossed_model.from_description(described)
+            return found  # type: ignore[no-any-return]
         options = dict(described)
         prior = from_description(options.pop("prior"))
         factors = factor_blocks(options.pop("factors", ()))

@@ -150,7 +150,8 @@ def chosen(request: RunRequest) -> Setup:
 
     Without a given sampler, it is ``pt`` for a likelihood that is not a product over rows,
     ``gibbs`` where factors cross, ``hmc`` if the sums of one pass are sufficient statistics or if
-    it is predicted to take at most 1.2 times as long as ``hmc-ecs``, else ``hmc-ecs`` unless its plan is refused, else ``hmc``.
+    it is predicted to take at most 1.2 times as long as ``hmc-ecs``, else ``hmc-ecs`` unless its
+    plan is refused, else ``hmc``.
     ``request.sampler_options`` do not change this choice: those that the sampler lacks are refused.
 
     Raises

@@ -69,7 +69,7 @@ def _inverse_gaussian(z, rng):  # type: ignore[no-untyped-def]
             return x
 
 
-def _share(z):  # type: ignore[no-untyped-def]
+def _share(z: float) -> float:
     """Return the share of the proposals above the cut, an exponential tail."""
     rate = 0.125 * math.pi * math.pi + 0.5 * z * z
     root = math.sqrt(_CUT)

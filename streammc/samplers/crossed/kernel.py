@@ -298,14 +298,14 @@ class GibbsChain(Chain):
         ``sweep.add_moments``, ``kept`` (draws, L) some of the draws.
         """
         state = self._state
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "beta": state.beta.copy(),
             "log_scale": state.log_scale.copy(),
             "effects": state.effects.copy(),
             "moments": self._moments.copy(),
             "kept": self._kept[: self._count // self._stride].copy(),
         }
-        meta = {
+        meta: dict[str, Any] = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
             "kernel_rng": streams.get_state(self._kernel_rng),

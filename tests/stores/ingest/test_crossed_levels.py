@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.errors import ConfigError, DataError, StoreError
+from streammc.errors import ConfigError, DataError, IdentityError, StoreError
 from streammc.samplers.crossed import table as tables
 from streammc.samplers.crossed.table import pieces_of, structure_of, summed
 from streammc.stores.store import verify
@@ -114,6 +114,13 @@ def test_other_requests_are_refused(
     options = {"group_as": CROSSED if formula == FORMULA or "1 + x" in formula else None} | options
     with pytest.raises(error, match=message):
         streammc.from_table(table, formula=formula, **options)
+
+
+def test_rows_are_not_appended(tmp_path: Path) -> None:
+    table, *_ = crossed_table("gaussian")
+    streammc.from_table(table, path=tmp_path / "t.zarr", formula=FORMULA, group_as=CROSSED)
+    with pytest.raises(IdentityError, match="with user, item, of which new rows"):
+        streammc.append(tmp_path / "t.zarr", table)
 
 
 def test_a_factor_of_one_level_is_refused() -> None:
