@@ -164,6 +164,7 @@ class Faults:
 
     def count(self, kind: str, column: str, row: int, count: int, example: object) -> None:
         """Record ``count`` rows with a fault; ``row`` is the number of the first of them."""
+        assert kind in _KINDS, kind  # another would never be refused
         key = (kind, column)
         if key in self._found:
             self._found[key].count += count

@@ -496,8 +496,6 @@ class GroupColumn(IdColumn):
 class LevelColumn(GroupColumn):
     """Labels of a factor that crosses others, kept like those of groups; read back as levels."""
 
-    what: ClassVar[str] = "labels of a factor"
-
     def __init__(
         self, table: Table, column: str, folder: Path, drop_missing: bool, number: int
     ) -> None:

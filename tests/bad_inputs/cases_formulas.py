@@ -124,7 +124,7 @@ streammc ingest constant.csv new.zarr --formula 'late ~ hour + (1 | distance)' -
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + distance + (hour + distance | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (0 + hour | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (hour | carrier)'
-streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/delays)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/flight number)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + 1 | carrier'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour * (1 | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ (1 | carrier):hour'

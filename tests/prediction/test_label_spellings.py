@@ -11,8 +11,7 @@ from mixed_runs import draws_near, make_run
 import streammc
 from streammc import facts, from_arrays, from_table
 from streammc.models import gaussian
-from streammc.prediction.effect_draws import named_groups
-from streammc.prediction.row_effects import LabelIndex
+from streammc.prediction.row_effects import LabelIndex, named_groups
 
 rng = np.random.default_rng(1)
 ROWS = 60
@@ -97,7 +96,7 @@ def test_the_number_of_a_boolean_is_that_of_at_most_two_groups():
 
 def test_two_spellings_name_one_group_once():
     data = from_arrays(np.ones((9, 1)), np.ones(9), groups=np.arange(9) // 3)
-    assert len(named_groups(data, ["1", "2.0", "1.0"], gaussian())) == 2
+    assert len(named_groups(data.groups, ["1", "2.0", "1.0"])) == 2
 
 
 def test_mostly_new_groups_are_a_warning_with_a_label_of_each_table(tmp_path):

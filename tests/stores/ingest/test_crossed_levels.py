@@ -66,7 +66,7 @@ def test_rows_that_are_left_out_have_no_levels() -> None:
     assert sorted({*table["item"][kept]}) == sorted(np.char.decode(items).tolist())
     assert np.array_equal(np.unique(rows.row_levels()[:, 1]), np.arange(len(items)))
     table["x"] = np.zeros(len(table["x"]))
-    with pytest.raises(DataError, match="missing labels of a factor"):
+    with pytest.raises(DataError, match="missing group labels"):
         data_of(table)
 
 
@@ -120,7 +120,7 @@ def test_rows_are_not_appended(tmp_path: Path) -> None:
     table, *_ = crossed_table("gaussian")
     streammc.from_table(table, path=tmp_path / "t.zarr", formula=FORMULA, group_as=CROSSED)
     with pytest.raises(IdentityError, match="with user, item, of which new rows"):
-        streammc.append(tmp_path / "t.zarr", table)
+        streammc.append(table, tmp_path / "t.zarr")
 
 
 def test_a_factor_of_one_level_is_refused() -> None:
