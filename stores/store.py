@@ -216,7 +216,14 @@ class Store(RowTable, Shown):
         member = self.layout.member(LEVEL)
         if member is None:
             return super().row_levels(start, stop)
-        return read_values(self._root, self.layout, member, self.manifest, start, stop)
+        found = read_values(self._root, self.layout, member, self.manifest, start, stop)
+        for column, each in zip(found.T, self.attributes[CROSSED], strict=True):
+            if len(column) and column.max() >= each["levels"]:
+                raise StoreError(
+                    f"expected levels of 0 to {each['levels'] - 1} of {each['column']!r} in store "
+                    f"{self.address!r}, found {column.max()}: copy or make the store again"
+                )
+        return found
 
     def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""

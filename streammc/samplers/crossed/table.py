@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, DataError, StorageIOError
+from streammc.errors import ConfigError, StorageIOError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
@@ -186,11 +186,6 @@ def summed(pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted
     design, rows = np.zeros((L, q)), np.zeros(L, np.int64)
     n = 0
     for piece in pieces():
-        if (piece.levels >= sizes).any():
-            raise DataError(
-                "expected levels of rows among those of their factors, found others: the store is "
-                "damaged; make it again"
-            )
         _add(*piece[:4], first, gram, cross, sums, design, rows)
         n += len(piece.y)
     gram += np.tril(gram, -1).T

@@ -13,6 +13,7 @@ import streammc
 from streammc.errors import ConfigError, DataError, IdentityError, StoreError
 from streammc.samplers.crossed import table as tables
 from streammc.samplers.crossed.table import pieces_of, structure_of, summed
+from streammc.stores.format.writer import StoreWriter
 from streammc.stores.store import verify
 from tests.crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
@@ -150,6 +151,19 @@ def test_a_damaged_attribute_is_refused(tmp_path: Path, damage: Any) -> None:
     (path / "zarr.json").write_text(json.dumps(document))
     with pytest.raises(StoreError):
         streammc.open_store(path)
+
+
+def test_levels_beyond_those_of_the_factor_are_refused(tmp_path: Path) -> None:
+    with StoreWriter(
+        tmp_path / "t.zarr", features=["x"], crossed={"a": np.array([1, 5]), "b": np.array([b"p"])}
+    ) as writer:
+        level = np.array([[0, 0], [1, 0], [2, 0]], np.uint32)
+        writer.append(np.ones((3, 1)), np.zeros(3), level=level)
+        writer.commit({"response": "y"})
+    store = streammc.open_store(tmp_path / "t.zarr")
+    assert [1, 0] == store.row_levels(1, 2)[0].tolist()
+    with pytest.raises(StoreError, match=r"0 to 1 of .a. in store .* found 2"):
+        store.row_levels(2)
 
 
 def test_the_order_of_a_factor_is_the_same_in_windows_and_in_a_file(
