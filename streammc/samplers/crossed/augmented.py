@@ -25,6 +25,7 @@ from streammc.samplers.crossed.sweep import (
     CROSSED_TYPE,
     SCALES_TYPE,
     STATE_TYPE,
+    draw_normal,
     slice_scale,
 )
 
@@ -234,14 +235,7 @@ def draw_factor(table, values, offset, kind, priors, f, state, rng):  # type: ig
             b[j] -= S[j] * total * share
             for k in range(j + 1):
                 A[j, k] -= S[j] * S[k] * share
-    for j in range(q):
-        for i in range(j):
-            A[i, j] = A[j, i]
-    root = np.linalg.cholesky(A)
-    mean = np.linalg.solve(root, b)
-    for j in range(q):
-        mean[j] += rng.standard_normal()
-    beta[:] = np.linalg.solve(root.T, mean)
+    draw_normal(A, b, state.beta, rng)
     squares = 0.0
     for l in range(high - low):
         for j in range(q):

@@ -194,6 +194,20 @@ def gather_others(table, f, state):  # type: ignore[no-untyped-def]
         state.others[1, l] = after
 
 
+@inline
+def draw_normal(A, b, into, rng):  # type: ignore[no-untyped-def]
+    """Write a draw of Normal(A^-1 b, A^-1); of ``A`` (q, q) the lower triangle is known."""
+    q = b.shape[0]
+    for j in range(q):
+        for i in range(j):
+            A[i, j] = A[j, i]
+    root = np.linalg.cholesky(A)
+    mean = np.linalg.solve(root, b)
+    for j in range(q):
+        mean[j] += rng.standard_normal()
+    into[:] = np.linalg.solve(root.T, mean)
+
+
 @jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
 def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
     """Draw beta and the effects of factor ``f``, and its scale twice."""
@@ -226,14 +240,7 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
                     A[j, i] += design[l, j] * design[l, i] / n * share
     for j in range(q):
         b[j] = precision * inside[j] + between[j] + priors.shift[j]
-    for j in range(q):
-        for i in range(j):
-            A[i, j] = A[j, i]
-    root = np.linalg.cholesky(A)
-    mean = np.linalg.solve(root, b)
-    for j in range(q):
-        mean[j] += rng.standard_normal()
-    state.beta[:] = np.linalg.solve(root.T, mean)
+    draw_normal(A, b, state.beta, rng)
     squares = 0.0
     for l in range(low, high):
         k = 1.0 / (table.weight[l] * precision + own)
