@@ -43,12 +43,28 @@ def flights(rows: int, seed: int) -> pa.Table:
     )
 
 
+def ratings(rows: int) -> pa.Table:
+    rng = np.random.default_rng(4)
+    user, item = rng.integers(0, 400, rows), rng.integers(0, 320, rows)
+    user[:400], item[:320] = np.arange(400), np.arange(320)
+    rating = 3.5 + rng.normal(size=400)[user] + 0.7 * rng.normal(size=320)[item]
+    return pa.table(
+        {
+            "rating": rating + rng.normal(size=rows),
+            "age": rng.integers(18, 80, rows),
+            "user": user,
+            "item": [f"film {k}" for k in item],
+        }
+    )
+
+
 def tables(folder: Path) -> None:
     """Write the tables that the pages name."""
     for i, name in enumerate(("flights", "train", "test", "new-flights", "next-week")):
         table = flights(2_000, 1 if name == "flights" else 10 + i)
         pa_csv.write_csv(table, folder / f"{name}.csv")
     pq.write_table(flights(2_000, 1), folder / "flights.parquet")
+    pa_csv.write_csv(ratings(4_000), folder / "ratings.csv")
 
 
 STORE = "streammc ingest flights.csv flights.zarr --formula 'late ~ distance + C(origin)' --seed 1"
