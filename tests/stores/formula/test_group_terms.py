@@ -49,6 +49,18 @@ def test_several_grouping_columns_have_effects_of_their_own() -> None:
     assert ["x"] == terms.columns
 
 
+def test_nested_and_combined_columns_are_factors_of_their_own() -> None:
+    for formula, expected in {
+        "y ~ x + (1 | a/b)": {"a": ("a",), "a:b": ("a", "b")},
+        "y ~ x + (1 | a/b/c)": {"a": ("a",), "a:b": ("a", "b"), "a:b:c": ("a", "b", "c")},
+        "y ~ x + (1 | a:b) + (1 | g)": {"a:b": ("a", "b"), "g": ("g",)},
+        "y ~ x + (1 | `a:b`)": {"a:b": ("a:b",)},
+    }.items():
+        found = {each.column: each.table_columns for each in read_terms(formula).groups}
+        assert expected == found, formula
+        assert ["x"] == read_terms(formula).columns
+
+
 REFUSED = {
     "y ~ x + (1 | g) + (1 + z | h)": "the slope 'z' of the groups also as a term of the formula",
     "y ~ x + z + (x + z | g)": "at most one slope of 'g' in the formula, found 'x' and 'z'",
@@ -57,8 +69,10 @@ REFUSED = {
     "y ~ x + (1 | g) + (1 | g)": "one random intercept of 'g' in the formula, found 2",
     "y ~ x + (1 | g) + (x | g)": "one random intercept of 'g' in the formula, found 2",
     "y ~ x + (0 | g)": "one random intercept",
-    "y ~ x + (1 | a/b)": "found 'a / b': name a column; nested",
-    "y ~ x + (1 | a:b)": "found 'a : b': name a column; nested",
+    "y ~ x + (1 | a/b/)": "found 'a / b /': name a column, or factors as a:b",
+    "y ~ x + (1 | a:b/c)": "found 'a : b / c': name a column, or factors as a:b",
+    "y ~ x + (1 | a + b)": "found 'a [+] b': name a column, or factors as a:b",
+    "y ~ x + (1 | a/`b:c`)": "without ':' in their names in a combined factor, found 'b:c'",
     "y ~ x + (1 | C(g))": "name a column",
     "y ~ x + (1 | g | h)": "name a column",
     "y ~ x + (1 | )": "one column of labels",
