@@ -1,4 +1,4 @@
-"""Tables of two factors that cross, and what made them."""
+"""Tables of two factors that cross, what made them, and samplers that need none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 import streammc
+from streammc import registry
+from streammc.priors import as_prior, half_student_t
+from streammc.samplers.crossed.sweep import Scales
 
+SAMPLERS_OF_ROWS = [
+    name for name in registry.SAMPLERS if not registry.sampler(name)().draws_crossed
+]
+"""Samplers of tables without factors that cross."""
 FORMULA = "y ~ x + (1 | user) + (1 | item)"
 CROSSED = {"user": "crossed", "item": "crossed"}
 
@@ -49,3 +56,11 @@ def summary(tree: Any) -> Any:
     from streammc.diagnostics.summary import draws_and_labels, summarize_draws
 
     return summarize_draws(*draws_and_labels(tree))
+
+
+def priors_of(F: int) -> Scales:
+    """Half-Student-t(3, 1) scales, as rows of the table of logarithms; normal coefficients."""
+    prior = as_prior({"s*": half_student_t(3.0, 1.0)})
+    table = prior.table([f"s{i}" for i in range(F + 1)], [1] * (F + 1))
+    P = np.array([[0.3, 0.05], [0.05, 0.5]])
+    return Scales(np.ascontiguousarray(table[:, :5]), P, P @ np.array([0.2, 0.1]))

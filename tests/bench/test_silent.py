@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from crossed_tables import SAMPLERS_OF_ROWS
 from scipy import optimize, special, stats
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
@@ -286,12 +287,12 @@ def test_integration_includes_a_spike_beside_the_main_mass(bench):
 
 
 def test_cases_name_every_family_and_sampler(bench):
-    from streammc.registry import MODELS, SAMPLERS
+    from streammc.registry import MODELS
 
     cases = bench.cases.cases()
     assert len(cases) >= 60
     assert {case.family for case in cases.values()} == set(MODELS)
-    assert {case.sampler for case in cases.values()} == {"auto", *SAMPLERS}
+    assert {case.sampler for case in cases.values()} == {"auto", *SAMPLERS_OF_ROWS}
 
 
 def test_data_of_a_case_depend_on_its_name_alone(bench):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import snapshot, streammc
+from crossed_tables import SAMPLERS_OF_ROWS
 from quick import quick
 from report_page import Page
 
@@ -289,7 +290,7 @@ FAMILY_CHECKS = {
 """A check of every sampler; those of acceptance tests have the error of a decision."""
 
 
-@pytest.mark.parametrize("name", quick(registry.SAMPLERS, *QUICK))
+@pytest.mark.parametrize("name", quick(SAMPLERS_OF_ROWS, *QUICK))
 def test_every_sampler_fills_its_part_of_the_report_finished_or_not(store: Path, name: str) -> None:
     words = ("--seed", "1", "--draws", "30", "--warmup", "30", "--chains", "2", "--quiet")
     sampled = streammc("sample", store, "-o", "r", "--model", "logistic", "--sampler", name, *words)

@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from crossed_tables import SAMPLERS_OF_ROWS
 from scipy import stats
 
 import streammc
@@ -29,7 +30,7 @@ MODELS = {
 }
 models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 OTHERS = [
-    name for name in registry.SAMPLERS if not isinstance(registry.sampler(name)(), TemperedOptions)
+    name for name in SAMPLERS_OF_ROWS if not isinstance(registry.sampler(name)(), TemperedOptions)
 ]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
 import streammc
 from streammc.errors import ConfigError, ModelError, RefusedError
 from streammc.trace.run_directory import RunDirectory
-from tests.crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
 SIZES: Any = {"seed": 3, "draws": 400, "warmup": 150, "chains": 2}
@@ -274,7 +274,7 @@ def test_the_answers_about_real_answers_are_those_of_another_sampler(data_folder
     with gzip.open(data_folder / "grouped" / "VerbAgg.csv.gz") as file:
         table = csv.read_csv(file)
     formula = 'I(r2 == "Y") ~ Anger + C(btype) + (1 | id) + (1 | item)'
-    from tests.crossed_tables import summary
+    from crossed_tables import summary
 
     found = []
     for ways, sampler in ((None, None), (dict.fromkeys(("id", "item"), "crossed"), None)):

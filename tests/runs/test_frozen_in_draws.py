@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from crossed_tables import SAMPLERS_OF_ROWS
 
 from streammc.control_variates import resolved
 from streammc.models import logistic
-from streammc.registry import SAMPLERS
 from streammc.registry import sampler as builder
 from streammc.runs.job import run_job
 from streammc.runs.setup import decide
@@ -25,7 +25,7 @@ ADAPTED = ("tuning", "adapt", "shape", "learn", "step", "beta", "power", "temper
 """How the names of arrays begin that hold what warm-up adapts."""
 ROUGH = {"control_variate": "none", "covariance": "identity", "subsample_size": 5}
 CASES = {
-    **{name: {"jitter": 0.0} if name.startswith("hmc") else {} for name in SAMPLERS},
+    **{name: {"jitter": 0.0} if name.startswith("hmc") else {} for name in SAMPLERS_OF_ROWS},
     **{f"mh-fixed, {remedy}": {"remedy": remedy} for remedy in ("heat", "shrink", "grow")},
     "mh-fixed, heat, smoothed": {"remedy": "heat", "smoothing": 0.5},
     "mh, learnt shape": {"control_variate": "none", "covariance": "full"},

@@ -6,6 +6,7 @@ import threading
 import arviz_stats
 import numpy as np
 import pytest
+from crossed_tables import SAMPLERS_OF_ROWS
 from quick import diagonal
 
 from streammc import models, registry
@@ -73,7 +74,7 @@ def contents(path):
     }
 
 
-@pytest.mark.parametrize(("sampler", "model"), diagonal(sorted(registry.SAMPLERS), REGRESSIONS))
+@pytest.mark.parametrize(("sampler", "model"), diagonal(sorted(SAMPLERS_OF_ROWS), REGRESSIONS))
 def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
     built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     built_model = registry.model(model)()
@@ -123,7 +124,7 @@ def test_scale_parameters_are_found_on_their_own_scale(datasets, tmp_path, model
         assert row["sd"] < 0.3 * SCALES[name], name
 
 
-@pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
+@pytest.mark.parametrize("sampler", sorted(SAMPLERS_OF_ROWS))
 def test_draws_cover_the_simulated_truth(datasets, tmp_path, sampler):
     built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     report = start(datasets, tmp_path / "run", "poisson", sampler=built)

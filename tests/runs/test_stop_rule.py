@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from crossed_tables import SAMPLERS_OF_ROWS
 
 from streammc import models, registry, samplers
 from streammc.diagnostics.stopping import StopRule
@@ -203,7 +204,7 @@ QUICK["mint"] = {"control_variate": 2, "alpha": 0.99}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(registry.SAMPLERS) - {"laplace"}))
+@pytest.mark.parametrize("name", sorted({*SAMPLERS_OF_ROWS} - {"laplace"}))
 def test_every_sampler_has_the_draws_of_a_run_of_as_many_draws(name, tmp_path):
     rng = np.random.default_rng(3)
     X = np.c_[np.ones(2000), rng.normal(size=(2000, 2))]

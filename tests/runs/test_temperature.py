@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from crossed_tables import SAMPLERS_OF_ROWS
 from problems import batch_z
 from quick import quick
 
@@ -131,7 +132,7 @@ def test_a_subsample_has_the_moments_of_a_grid(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", quick(sorted(registry.SAMPLERS), "hmc", "hmc-ecs", "mh", "pt", "sgld")
+    "kind", quick(sorted(SAMPLERS_OF_ROWS), "hmc", "hmc-ecs", "mh", "pt", "sgld")
 )
 def test_draws_and_audit_are_those_of_weights_divided_by_t(kind, tmp_path):
     temperature = 0.5 if kind == "hmc" else 3.0

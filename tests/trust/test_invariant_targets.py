@@ -40,6 +40,7 @@ ELSEWHERE = {
     "hmc-ecs-signed": "samplers/hamiltonian/test_signed.py"
     "::test_signed_mean_is_right_and_unsigned_mean_is_wrong",
     "smh": "samplers/factorised/test_smh.py::test_draws_are_those_of_the_grid",
+    "gibbs": "samplers/crossed/test_sweep.py::test_two_factors_are_those_of_the_dense_likelihood",
     "laplace": "trust/test_invariant_targets.py::test_weighted_draws_are_those_of_the_posterior",
 }
 """Samplers whose density is not that of a chain on all rows, and the test of it."""

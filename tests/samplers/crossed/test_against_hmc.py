@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed_tables import crossed_table, data_of, summary
 
 import streammc
-from tests.crossed_tables import crossed_table, data_of, summary
 
 pytestmark = pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
 FAMILIES = ["gaussian", "logistic", "binomial", "probit"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed_tables import priors_of
 from scipy.special import expit, ndtr
 from scipy.stats import kstest, truncnorm
 
@@ -15,7 +16,6 @@ from streammc.samplers.crossed import augmented
 from streammc.samplers.crossed.augmented import LOGIT, PROBIT, above_zero, polya_gamma
 from streammc.samplers.crossed.sweep import State
 from streammc.samplers.crossed.table import Piece, ordered, summed
-from tests.samplers.crossed.test_sweep import priors_of
 
 DRAWS = 20_000
 

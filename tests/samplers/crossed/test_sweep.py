@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed_tables import priors_of
 from scipy import linalg
 
 from streammc.diagnostics.summary import summarize_draws
 from streammc.numerics.prior import log_prior
-from streammc.priors import as_prior, half_student_t
 from streammc.samplers.crossed.sweep import Crossed, Scales, State, sweep
 from streammc.samplers.crossed.table import Piece, summed
 
@@ -61,14 +61,6 @@ def sweeps(
         sweep(table, priors, state, rng)
         if t >= 0:
             draws[t] = np.r_[state.beta, state.log_scale]
-
-
-def priors_of(F: int) -> Scales:
-    """Half-Student-t(3, 1) scales, as rows of the table of logarithms; normal coefficients."""
-    prior = as_prior({"s*": half_student_t(3.0, 1.0)})
-    table = prior.table([f"s{i}" for i in range(F + 1)], [1] * (F + 1))
-    P = np.array([[0.3, 0.05], [0.05, 0.5]])
-    return Scales(np.ascontiguousarray(table[:, :5]), P, P @ np.array([0.2, 0.1]))
 
 
 def exact_moments(data: Any, priors: Scales, grid: Any) -> tuple[Any, Any]:
@@ -125,6 +117,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.trust(2)
 @pytest.mark.parametrize(("weighted", "rare"), [(False, False), (True, True)])
 def test_two_factors_are_those_of_the_dense_likelihood(weighted: bool, rare: bool) -> None:
     data = made(1, 70, (8, 6), weighted, rare)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
 import streammc
 from streammc.errors import ConfigError, DataError, IdentityError, StoreError
@@ -15,7 +16,6 @@ from streammc.samplers.crossed import table as tables
 from streammc.samplers.crossed.table import pieces_of, structure_of, summed
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.store import verify
-from tests.crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
 MANY = "y ~ 1 + (1 | a) + (1 | b)"
 
