@@ -22,8 +22,8 @@ class CrossedFactor:
     n_groups: int
     """Number of its levels."""
     labels: Callable[[int, int], NDArray[Any]]
-    """``labels(start, stop)`` returns the labels of levels ``start`` to ``stop``, sorted: int64, or
-    UTF-8 texts as bytes."""
+    """``labels(start, stop)`` returns the labels of levels ``start`` to ``stop``: int64, or UTF-8
+    texts as bytes."""
 
 
 @dataclass(frozen=True, eq=False)

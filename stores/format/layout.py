@@ -67,11 +67,11 @@ ROW_GROUP: Final = "row_group"
 LEVEL: Final = "level"
 """Levels of each row (F,) of F factors that cross, of stores that have such."""
 CROSSED: Final = "crossed"
-"""Attribute of a store with factors that cross: ``column``, ``levels`` and ``dtype`` of each."""
+"""Attribute of a store with factors that cross: ``column`` and number of ``levels`` of each."""
 LABEL_MEMBERS: Final = (ROW_ID, ROW_GROUP, LEVEL)
 """Row arrays that full passes do not read."""
 LEVEL_LABEL: Final = "level_label"
-"""Array ``level_label_f`` has the labels of the levels of factor number f, sorted."""
+"""Array ``level_label_f`` has the labels of the levels of factor number f."""
 TEXT_MEMBERS: Final = (ROW_ID, ROW_GROUP, GROUP)
 """Arrays that hold texts as the bytes (.., width) of one width, if their dtype is uint8."""
 MAX_ID_BYTES: Final = 256

@@ -331,14 +331,15 @@ def rows_of(
             by_rows = replace(options, cells="no")
             prepared = prepared_table(opened, by_rows, folder, None, first_read)
         rows, row_bytes = prepared.size
-        most = min(most, KEPT_BYTES) if in_order and not prepared.encoding.cells else most
+        kept = not in_order or prepared.encoding.cells or prepared.crossed
+        most = most if kept else min(most, KEPT_BYTES)
         streamed = not keep and rows * row_bytes > most
         if streamed and prepared.crossed:
             raise RefusedError(
                 f"expected factors that cross, {', '.join(prepared.crossed)}, in a store or in "
                 f"memory, found a table that is only read in order: {rows:,} rows of {row_bytes} "
-                "bytes are more than half of the memory; make a store with --store NAME.zarr, in "
-                "Python store="
+                "bytes are more than half of the memory; make a store, of rows to predict with "
+                "--like the store of the run"
             )
         store: MemoryStore | StreamedTable
         if streamed:

@@ -6,6 +6,7 @@ groups are integrated out, or become columns of the design.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
@@ -530,7 +531,25 @@ class CombinedLevels:
         """(levels,) ``A:B``, in the order of the labels of the parts."""
 
     def count(self, rows: Iterable[tuple[int, int, NDArray[np.intp] | None]]) -> None:
-        """Find the combinations in runs of rows; the parts have seen them before."""
+        """Find the combinations in runs of rows; the parts have seen them before.
+
+        DataError if a label has a colon, so that two combinations could be written alike, or if
+        there are too many combinations to number.
+        """
+        for part in self._parts:
+            texts = part.labels if part.labels.dtype.kind == "S" else part.labels[:0].astype("S1")
+            colon = np.flatnonzero(np.strings.find(texts, b":") >= 0)
+            if len(colon):
+                raise DataError(
+                    f"expected labels without ':' in column {part.column!r}, whose labels are "
+                    f"combined, found {texts[colon[0]].decode()[:60]!r}: write another sign there"
+                )
+        possible = math.prod(len(part.labels) for part in self._parts)
+        if possible >= 2**64:
+            raise DataError(
+                f"expected fewer than 2**64 combinations of the labels of {self.column!r}, found "
+                f"{possible:.2g}: combine fewer columns"
+            )
         for start, count, kept in rows:
             own = self._numbers(start, count)
             self._found = np.union1d(self._found, own if kept is None else own[kept])

@@ -203,7 +203,7 @@ def write_effect_draws(
     if isinstance(model, CrossedModel):
         return write_level_draws(run, model, table, path, labels, request)
     began = time.perf_counter()
-    require_store_with_effects(run, model, table)
+    require_store_with_effects(run, model, table, request)
     numbers = named_groups(table.groups, labels)
     require_checked(table, request.scheduler)
     bound = by_group(table, model)[1]

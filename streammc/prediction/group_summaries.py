@@ -209,7 +209,7 @@ def write_effects(
     if isinstance(model, CrossedModel):
         return write_level_effects(run, model, table, path, request, fewer=fewer)
     began = time.perf_counter()
-    require_store_with_effects(run, model, table)
+    require_store_with_effects(run, model, table, request)
     grouped, bound = by_group(table, model)
     posterior = load_draws(run, model, request.draws, table)
     require_equal_draws(posterior)
@@ -272,12 +272,19 @@ def _largest_share(
     return float(np.nan_to_num(share, nan=1.0).max())
 
 
-def require_store_with_effects(run: RunDirectory, model: Model, table: Any) -> None:
-    """Refuse a run that has no effects, and a table that is not that of the run."""
+def require_store_with_effects(
+    run: RunDirectory, model: Model, table: Any, request: PredictionRequest
+) -> None:
+    """Refuse a run that has no effects, a table that is not that of the run, and another factor."""
     if not isinstance(model, MixedModel):
         raise ConfigError(
             f"expected a run of a mixed model, found one of {model.name!r} without groups: ingest "
             "the table with --group, or a formula with (1 | column), and sample that store"
+        )
+    if request.factor not in (None, model.column):
+        raise ConfigError(
+            f"expected the factor {model.column!r}, of which alone the run has effects, found "
+            f"{request.factor!r}: leave factor out"
         )
     require_store_of_run(run, table)
     require_temperature_one(run)

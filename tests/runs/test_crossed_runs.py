@@ -61,11 +61,14 @@ def test_chains_are_the_same_on_any_number_of_threads(tmp_path: Path) -> None:
 def test_effects_are_the_moments_of_all_draws(tmp_path: Path) -> None:
     store, (_, u, _) = made(tmp_path)
     run = tmp_path / "run"
-    sampled(store, run, draws=200, sampler=streammc.samplers.gibbs(effect_draws=200))
+    gibbs = streammc.samplers.gibbs(effect_draws=830)
+    sampled(store, run, draws=830, sampler=gibbs)  # the last interval is a short one
     found = streammc.effects(run, store, factor="user")
-    draws = streammc.effect_draws(run, store, [str(k) for k in range(40)], factor="user")
+    draws = streammc.effect_draws(
+        run, store, [str(k) for k in range(40)], factor="user", draws=10_000
+    )
     each = draws["u"].values[..., 0].reshape(40, -1)
-    np.testing.assert_array_equal(np.arange(200), draws["draw"])
+    np.testing.assert_array_equal(np.arange(830), draws["draw"])
     np.testing.assert_allclose(found["mean"].values[:, 0], each.mean(axis=1), atol=1e-6)
     np.testing.assert_allclose(found["sd"].values[:, 0], each.std(axis=1), rtol=1e-5)
     ends = np.quantile(each, [0.05, 0.95], axis=1)
@@ -79,6 +82,7 @@ def test_effects_are_the_moments_of_all_draws(tmp_path: Path) -> None:
     assert 29 <= inside.sum() <= 40
     assert np.corrcoef(found["mean"].values[:, 0], u)[0, 1] > 0.8
     assert 0.0 < found.attrs["mean_error"] < 0.3
+    assert 2 * 830 == found.attrs["draws"]
 
 
 def test_intraclass_correlations_have_the_variances_of_all(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     read["bytes_read"] = read["rows_read"] * request.dataset.rows().row_bytes
     certificate = cv.certificate.plus(**read, seconds=time.perf_counter() - begun)
     cv = replace(cv, certificate=replace(certificate, warnings=_warnings(structure)))
-    found = np.array([table.rows, structure.parts, structure.largest])
+    found = np.array([structure.parts, structure.largest])
     text = f"{len(table.weight):,} effects of {len(model.crossed)} factors are drawn with them"
     arrays = {"crossed_structure": found}
     return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, (table, rows))

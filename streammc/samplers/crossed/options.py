@@ -10,7 +10,6 @@ from streammc.samplers.common.options import builder, check_counts
 from streammc.samplers.common.sampler import EXACT, Check, Sampler
 
 if TYPE_CHECKING:
-    from streammc.protocols import Model
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
@@ -53,16 +52,12 @@ class Gibbs(Sampler):
     statistics: ClassVar[tuple[str, ...]] = ("lp", "n_rows")
     """``lp``: log density of responses, effects and parameters together."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"crossed_structure": ("structure",)}
-    """Rows, parts of the table that share no level, and the share of the rows in the largest."""
+    """Parts of the table that share no level, and the share of the rows in the largest."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
         check_counts(self, "effect_draws", least=2)
-
-    def needs_pass(self, model: Model) -> bool:
-        """Return ``True``: two reads of the table, which no control variates replace."""
-        return True
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Read the table, and return its sums; see ``Sampler``."""
@@ -78,7 +73,7 @@ class Gibbs(Sampler):
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return the parts of the table that share no level."""
-        _, parts, largest = setup.arrays["crossed_structure"]
+        parts, largest = setup.arrays["crossed_structure"]
         return {"parts": int(parts), "largest_part": float(largest)}
 
     def checks(self, summary: Mapping[str, Any]) -> list[Check]:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, StorageIOError
+from streammc.errors import ConfigError, RefusedError, StorageIOError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
@@ -181,6 +181,11 @@ def summed(pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted
         Whether weights of rows differ; otherwise all are that of the first row, 1.
     """
     F, L = len(sizes), int(sizes.sum())
+    if L > _MOST_LEVELS:
+        raise RefusedError(
+            f"expected at most {_MOST_LEVELS:,} levels of all factors that cross together, found "
+            f"{L:,}: leave one factor out"
+        )
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     gram, cross, sums = np.zeros((q, q)), np.zeros(q), np.zeros((2, L + 1))
     design, rows = np.zeros((L, q)), np.zeros(L, np.int64)

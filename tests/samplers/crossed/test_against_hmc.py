@@ -17,12 +17,12 @@ FAMILIES = ["gaussian", "logistic", "binomial", "probit"]
 def posteriors(family: str, other: str | None = None) -> tuple[Any, Any]:
     table, *_ = crossed_table(family)
     model = getattr(streammc.models, family)()
-    own = streammc.sample(data_of(table), model, seed=5, draws=3000, warmup=300, chains=2)
+    own = streammc.sample(data_of(table), model, seed=5, draws=12_000, warmup=300, chains=2)
     if other is not None:
         model = getattr(streammc.models, other)()
     hmc = streammc.samplers.hmc()
     columns = data_of(table, "columns", cells="no")
-    known = streammc.sample(columns, model, sampler=hmc, seed=6, draws=3000, warmup=500, chains=2)
+    known = streammc.sample(columns, model, sampler=hmc, seed=6, draws=12_000, warmup=500, chains=2)
     return summary(own), summary(known)
 
 
@@ -40,7 +40,7 @@ def test_means_and_sds_are_those_of_hmc(family: str) -> None:
     assert np.max(np.abs(distances(own, known))) < 4.5
     ratio = [row["sd"] / known[name]["sd"] for name, row in own.items()]
     np.testing.assert_allclose(ratio, 1.0, atol=0.1)
-    assert min(row["ess_bulk"] for row in own.values()) > 400
+    assert min(row["ess_bulk"] for row in own.values()) > 1600
 
 
 def test_another_link_is_seen() -> None:

@@ -123,13 +123,13 @@ def test_two_factors_are_those_of_the_dense_likelihood(weighted: bool, rare: boo
     data = made(1, 70, (8, 6), weighted, rare)
     priors = priors_of(2)
     mean, sd = exact_moments(data, priors, GRIDS["two"])
-    draws = drawn(data, priors, 1, 6000)
+    draws = drawn(data, priors, 1, 20_000)
     draws[:, :, 2:] = np.exp(draws[:, :, 2:])
     table = summarize_draws(draws, ["b0", "b1", "t0", "t1", "s"])
     z = [(row["mean"] - m) / row["mcse_mean"] for row, m in zip(table.values(), mean, strict=True)]
     assert np.max(np.abs(z)) < 4.5, z
     np.testing.assert_allclose([row["sd"] for row in table.values()], sd, rtol=0.05)
-    assert min(row["ess_bulk"] for row in table.values()) > 1200
+    assert min(row["ess_bulk"] for row in table.values()) > 4000
 
 
 def joint_z(broken: str, iterations: int = 8000) -> Any:

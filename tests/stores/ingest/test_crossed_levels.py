@@ -82,6 +82,19 @@ def test_nested_and_combined_factors_have_the_labels_of_both() -> None:
     ]
 
 
+def test_labels_that_two_combinations_could_share_are_refused() -> None:
+    table = {
+        "y": np.arange(8.0) % 3,
+        "a": ["p", "p:1", "q", "q"] * 2,
+        "b": ["1:z", "z", "1", "2"] * 2,
+    }
+    with pytest.raises(DataError, match=r"without ':' in column 'a', .* found 'p:1'"):
+        streammc.from_table(table, formula="y ~ 1 + (1 | a:b)")
+    table["a"] = [each.replace(":", "-") for each in table["a"]]
+    with pytest.raises(DataError, match=r"without ':' in column 'b', .* found '1:z'"):
+        streammc.from_table(table, formula="y ~ 1 + (1 | a:b)")
+
+
 def test_new_rows_have_levels_of_their_own(tmp_path: Path) -> None:
     table, *_ = crossed_table("gaussian")
     streammc.from_table(table, path=tmp_path / "t.zarr", formula=FORMULA, group_as=CROSSED)
