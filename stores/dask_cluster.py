@@ -350,7 +350,13 @@ def require_workers(client: Any, need: Need) -> None:
 
 
 def ask(client: Any, function: Any, *arguments: Any, workers: list[str]) -> dict[str, Any]:
-    """Return the answer of each worker, outside of its queue of tasks; errors are answers."""
+    """Return the answer of each worker, outside of its queue of tasks; errors are answers.
+
+    There is none of a worker that died meanwhile: one whose connection closed. A task that
+    reaches it nevertheless compares versions itself.
+    """
+    from distributed.comm.core import CommClosedError
+
     try:
         answers: dict[str, Any] = client.sync(
             client._run,
@@ -366,7 +372,11 @@ def ask(client: Any, function: Any, *arguments: Any, workers: list[str]) -> dict
             f"within {WORKER_SECONDS:g} s, found none of some: check for workers that hang, then "
             "give the same command again"
         ) from None
-    return answers
+    return {
+        worker: answer
+        for worker, answer in answers.items()
+        if not isinstance(answer, CommClosedError)
+    }
 
 
 @cache

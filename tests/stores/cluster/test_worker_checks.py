@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from distributed.comm.core import CommClosedError
 
 from streammc.errors import BusyError, IdentityError, OutOfMemoryError, StoreError
 from streammc.stores import dask_cluster
@@ -59,6 +60,14 @@ def test_workers_of_an_earlier_version_do_not_answer_and_are_refused():
     client = Client({"tcp://a:1": ModuleNotFoundError("streammc.stores.cluster")})
     with pytest.raises(IdentityError, match=r"does not answer \(ModuleNotFoundError\)"):
         require_workers(client, Need())
+
+
+def test_a_worker_that_dies_while_it_is_asked_is_no_other_version():
+    client = Client({"tcp://a:1": answer(), "tcp://b:1": CommClosedError()})
+    require_workers(client, Need())
+    asked = client.asked
+    require_workers(client, Need())  # it may have been a short break: it is asked again
+    assert asked < client.asked
 
 
 def test_a_worker_without_the_store_is_refused(tmp_path, shared_sample):
