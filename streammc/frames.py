@@ -87,16 +87,12 @@ def data_set(
                 f"expected the table of the run {str(run.path)!r}, which was fitted to rows in "
                 "memory, found none: give it, as it was given to streammc.fit"
             )
-        store: Any = open_store(address)
-        fingerprint = run.identity["store"]
-        if fitted and store.fingerprint != fingerprint:
-            store = store.earlier(fingerprint) or store  # rows were appended since
-        return cast(Dataset, store)
+        return _store(run, address, fitted)
     design = run.attributes.get("design") or {}
     formula: str | None = (design.get("formula") or {}).get("text")
     known = bool(design) and not (fitted and formula is None)
     if isinstance(table, str | os.PathLike) and not (known and _is_table(os.fspath(table))):
-        return cast(Dataset, open_store(table))
+        return _store(run, table, fitted)
     if not known:
         raise DataError(
             f"expected a data set for the run {str(run.path)!r}, which no formula describes, found "
@@ -119,6 +115,14 @@ def data_set(
             table, options, None, overwrite=False, depth=6, in_order=True, sampled=sampled
         )
     return cast(Dataset, made)
+
+
+def _store(run: RunDirectory, address: str | os.PathLike[str], fitted: bool) -> Dataset:
+    """Return a store; if it is to be that of a run, as it was before rows were appended."""
+    store = open_store(address)
+    fingerprint = run.identity["store"]
+    before = store.earlier(fingerprint) if fitted and store.fingerprint != fingerprint else None
+    return cast(Dataset, store if before is None else before)
 
 
 def _options_of(design: Mapping[str, Any], formula: str) -> IngestOptions:

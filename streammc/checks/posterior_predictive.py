@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.checks.run_draws import (
-    RowDensities,
-    rows_of_run,
-    run_draws,
-    tile_rows,
-)
+from streammc.checks.run_draws import RowDensities, run_draws, tile_rows
 from streammc.control_variates.bound import check_kinds, resolved
 from streammc.diagnostics.derived import as_variables
 from streammc.docstrings import documented
@@ -33,7 +28,7 @@ from streammc.prediction import predictors
 from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.prediction.prediction_request import PredictionRequest
-from streammc.prediction.predictors import Coefficients, Draws, require_rows
+from streammc.prediction.predictors import Coefficients, Draws, require_rows, rows_of_run
 from streammc.prediction.row_effects import require_checked
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.rng import Role, stream

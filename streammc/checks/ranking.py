@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.checks.difference_estimate import Estimate, paired_difference
-from streammc.checks.run_draws import rows_of_run
 from streammc.checks.scoring import Scored, ScoreRequest, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.data_views import by_group
 from streammc.models.base import ColumnsModel
+from streammc.prediction.predictors import rows_of_run
 from streammc.protocols import Dataset, Model, PassTask, RowBlock
 from streammc.trace.run_directory import RunDirectory
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import DataError, IdentityError, ModelError, RefusedError
+from streammc.errors import DataError, ModelError, RefusedError
 from streammc.likelihood.temperature import temperature_of
 from streammc.prediction.predictive import densities_at
 from streammc.prediction.predictors import Coefficients, Draws, load_draws
@@ -44,24 +44,6 @@ def run_draws(
             "model takes unweighted draws; sample with hmc-ecs or hmc"
         )
     return posterior
-
-
-def rows_of_run(run: RunDirectory, table: Dataset) -> Dataset:
-    """Return the rows that a run was fitted to: a table, or its rows before others were appended.
-
-    IdentityError if the table is not that of the run.
-    """
-    fingerprint = run.identity["store"]
-    if table.fingerprint == fingerprint:
-        return table
-    before = table.earlier(fingerprint)
-    if before is None:
-        raise IdentityError(
-            f"expected the store of the run (fingerprint {fingerprint[:12]}), found "
-            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled; "
-            "rows of another one are scored by streammc predict"
-        )
-    return before
 
 
 _ENTRIES: Final = 2**18

@@ -22,7 +22,7 @@ from streammc.checks.leave_one_out import (
     weight_kinds,
 )
 from streammc.checks.posterior_predictive import sampled_rows
-from streammc.checks.run_draws import RowDensities, rows_of_run, run_draws
+from streammc.checks.run_draws import RowDensities, run_draws
 from streammc.control_variates.bound import PASS_OPTIONS, check_kinds, check_progress
 from streammc.diagnostics.convergence import ess_mean
 from streammc.docstrings import documented
@@ -33,7 +33,7 @@ from streammc.likelihood.unit_words import ROW
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import predictors
 from streammc.prediction.predict import model_of, opened_run, predict
-from streammc.prediction.predictors import Draws
+from streammc.prediction.predictors import Draws, rows_of_run
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 from streammc.trace.run_directory import RunDirectory
 

@@ -20,6 +20,7 @@ from streammc.group_table import CrossedFactor
 from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.table_scale import INTERCEPT
 from streammc.prediction.prediction_request import INTEGRATE, PredictionRequest
+from streammc.prediction.predictors import rows_of_run
 from streammc.prediction.row_effects import (
     UNKNOWN,
     GroupPart,
@@ -27,7 +28,6 @@ from streammc.prediction.row_effects import (
     cornish_fisher,
     label_text,
     named_groups,
-    require_store_of_run,
     require_temperature_one,
 )
 from streammc.protocols import Index, Matrix, Vector
@@ -153,11 +153,11 @@ def _rows_of_levels(table: Any, number: int, levels: int) -> Index:
 
 def _opened(
     run: RunDirectory, model: CrossedModel, table: Any, request: PredictionRequest
-) -> tuple[KeptEffects, int, CrossedFactor]:
-    require_store_of_run(run, table)
+) -> tuple[Any, KeptEffects, int, CrossedFactor]:
+    table = rows_of_run(run, table)
     require_temperature_one(run)
     number, factor = factor_of(model, table, request.factor)
-    return KeptEffects.of(run, table.crossed), number, factor
+    return table, KeptEffects.of(run, table.crossed), number, factor
 
 
 def write_level_effects(
@@ -176,7 +176,7 @@ def write_level_effects(
             "expected no number of draws for effects of factors that cross, whose moments are "
             f"those of all draws, found {request.draws}: leave it out"
         )
-    kept, number, factor = _opened(run, model, table, request)
+    table, kept, number, factor = _opened(run, model, table, request)
     rows = _rows_of_levels(table, number, factor.n_groups)
     own = slice(int(kept.first[number]), int(kept.first[number + 1]))
     by_effect = Column(dims=("effect",), sizes=(1,))
@@ -220,7 +220,7 @@ def write_level_draws(
 ) -> dict[str, Any]:
     """Write the draws of some levels that are kept; see ``effect_draws.write_effect_draws``."""
     began = time.perf_counter()
-    kept, number, factor = _opened(run, model, table, request)
+    table, kept, number, factor = _opened(run, model, table, request)
     numbers = named_groups(factor, labels)
     step = -(-len(kept.numbers) * run.chains // request.draws)
     chosen = np.arange(len(kept.numbers))[::step]
@@ -357,6 +357,8 @@ def crossed_effects(
     require_temperature_one(run)
     same = table.fingerprint == run.identity["store"]
     trained_on = table if same else request.trained_on
+    if trained_on is None:
+        trained_on = table.earlier(run.identity["store"])
     names = [each.column for each in table.crossed]
     if trained_on is None:
         raise ConfigError(
@@ -364,7 +366,7 @@ def crossed_effects(
             f"{', '.join(map(repr, model.crossed))}; give "
             f"trained_on=streammc.open_store({run.attributes.get('store')!r})"
         )
-    require_store_of_run(run, trained_on)
+    trained_on = rows_of_run(run, trained_on)
     factors = trained_on.crossed
     kept = KeptEffects.of(run, factors)
     places: list[Index | None] = []

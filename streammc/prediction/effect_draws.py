@@ -31,7 +31,7 @@ from streammc.prediction.crossed_effects import write_level_draws
 from streammc.prediction.group_summaries import (
     SCALE,
     require_equal_draws,
-    require_store_with_effects,
+    rows_with_effects,
     slope_scale,
 )
 from streammc.prediction.predict import opened_run, predict, result_path
@@ -203,7 +203,7 @@ def write_effect_draws(
     if isinstance(model, CrossedModel):
         return write_level_draws(run, model, table, path, labels, request)
     began = time.perf_counter()
-    require_store_with_effects(run, model, table, request)
+    table = rows_with_effects(run, model, table, request)
     numbers = named_groups(table.groups, labels)
     require_checked(table, request.scheduler)
     bound = by_group(table, model)[1]

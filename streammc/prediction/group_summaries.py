@@ -36,8 +36,14 @@ from streammc.prediction import predictors
 from streammc.prediction.crossed_effects import write_level_effects
 from streammc.prediction.predict import opened_run, predict, result_path, write_ids
 from streammc.prediction.prediction_request import PredictionRequest
-from streammc.prediction.predictors import DRAWS_PER_DIMENSION, Draws, load_draws, matched
-from streammc.prediction.row_effects import require_store_of_run, require_temperature_one
+from streammc.prediction.predictors import (
+    DRAWS_PER_DIMENSION,
+    Draws,
+    load_draws,
+    matched,
+    rows_of_run,
+)
+from streammc.prediction.row_effects import require_temperature_one
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs.record import registered_model
 from streammc.settings import INTERVAL
@@ -209,7 +215,7 @@ def write_effects(
     if isinstance(model, CrossedModel):
         return write_level_effects(run, model, table, path, request, fewer=fewer)
     began = time.perf_counter()
-    require_store_with_effects(run, model, table, request)
+    table = rows_with_effects(run, model, table, request)
     grouped, bound = by_group(table, model)
     posterior = load_draws(run, model, request.draws, table)
     require_equal_draws(posterior)
@@ -272,10 +278,10 @@ def _largest_share(
     return float(np.nan_to_num(share, nan=1.0).max())
 
 
-def require_store_with_effects(
+def rows_with_effects(
     run: RunDirectory, model: Model, table: Any, request: PredictionRequest
-) -> None:
-    """Refuse a run that has no effects, a table that is not that of the run, and another factor."""
+) -> Any:
+    """Return the rows of a run; refuse one without effects, another table and another factor."""
     if not isinstance(model, MixedModel):
         raise ConfigError(
             f"expected a run of a mixed model, found one of {model.name!r} without groups: ingest "
@@ -286,8 +292,8 @@ def require_store_with_effects(
             f"expected the factor {model.column!r}, of which alone the run has effects, found "
             f"{request.factor!r}: leave factor out"
         )
-    require_store_of_run(run, table)
     require_temperature_one(run)
+    return rows_of_run(run, table)
 
 
 def require_equal_draws(posterior: Draws) -> None:

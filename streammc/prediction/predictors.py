@@ -243,6 +243,24 @@ class Draws(NamedTuple):
     """(D,) numbers of the draws in each chain, S = chains D."""
 
 
+def rows_of_run(run: RunDirectory, table: Dataset) -> Dataset:
+    """Return the rows that a run was fitted to: a table, or its rows before others were appended.
+
+    IdentityError if the table is not that of the run.
+    """
+    fingerprint = run.identity["store"]
+    if table.fingerprint == fingerprint:
+        return table
+    before = table.earlier(fingerprint)
+    if before is None:
+        raise IdentityError(
+            f"expected the store of the run (fingerprint {fingerprint[:12]}), found "
+            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled; "
+            "rows of another one are scored by streammc predict"
+        )
+    return before
+
+
 def load_draws(
     run: RunDirectory,
     model: Model,

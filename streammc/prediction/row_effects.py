@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError
-from streammc.group_table import GroupTable
+from streammc.group_table import CrossedFactor, GroupTable
 from streammc.likelihood.data_views import by_group
 from streammc.likelihood.temperature import temperature_of
 from streammc.models.mixed.group_constants import EXACT_NODES, PANEL_CELLS, PANELS
@@ -31,7 +31,7 @@ from streammc.models.mixed.group_effects import node_quantiles, table_nodes
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.prediction import predictors
 from streammc.prediction.prediction_request import DRAWS, GROUP_DRAWS, INTEGRATE, PredictionRequest
-from streammc.prediction.predictors import Draws, matched
+from streammc.prediction.predictors import Draws, matched, rows_of_run
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.trace.run_directory import RunDirectory
 
@@ -65,7 +65,7 @@ class LabelIndex:
     and again where a label is found.
     """
 
-    def __init__(self, groups: GroupTable) -> None:
+    def __init__(self, groups: GroupTable | CrossedFactor) -> None:
         self._groups = groups
         hashes = np.empty(groups.n_groups, np.uint64)
         for start in range(0, groups.n_groups, _PIECE):
@@ -527,15 +527,6 @@ def require_temperature_one(run: RunDirectory) -> None:
         )
 
 
-def require_store_of_run(run: RunDirectory, table: Any) -> None:
-    """Refuse a table that is not that of the run."""
-    if table.fingerprint != run.identity["store"]:
-        raise IdentityError(
-            f"expected the store of the run (fingerprint {run.identity['store'][:12]}), found "
-            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled"
-        )
-
-
 def row_effects(
     run: RunDirectory,
     model: MixedModel,
@@ -571,7 +562,7 @@ def row_effects(
                 f"known groups of {model.column!r} are computed from their rows; give "
                 f"trained_on=streammc.open_store({run.attributes.get('store')!r})"
             )
-        require_store_of_run(run, trained_on)
+        trained_on = rows_of_run(run, trained_on)
         require_checked(trained_on, request.scheduler)
         known = by_group(trained_on, model)[1]
         index = None if same else LabelIndex(trained_on.groups)
