@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -220,8 +220,17 @@ def _append(ctx: click.Context, output: Output, settings: IngestSettings) -> Non
         "rows": result["n_rows"],
         "generation": result["generation"],
         "appended": result["appended_rows"],
+        "new levels": _new_levels(result.get("crossed"), generation.get("levels")),
         "dropped": generation.get("n_dropped") or None,
         "megabytes": result["bytes"] / 1e6,
         "fingerprint": result["fingerprint"],
     }
     output.result(result, fields(facts))
+
+
+def _new_levels(
+    crossed: Sequence[Mapping[str, Any]] | None, levels: Sequence[int] | None
+) -> str | None:
+    """Return the levels that came with a generation, as ``12 of user, 3 of item``."""
+    pairs = zip(crossed or (), levels or (), strict=False)
+    return ", ".join(f"{count:,} of {each['column']}" for each, count in pairs if count) or None

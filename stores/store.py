@@ -33,6 +33,7 @@ from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
     Layout,
+    Member,
     chunks_per_block,
 )
 from streammc.stores.format.manifest import (
@@ -163,13 +164,23 @@ class Store(RowTable, Shown):
         ------
         StoreError
             If a chunk is missing or fails its checksum; the message names it.
+        BusyError
+            If the store was replaced, or rows were appended, after it was opened.
         """
         stop = self.n_rows if stop is None else min(stop, self.n_rows)
         member = self.layout.member(ROW_ID)
         if member is None:
             moved = self.attributes["shuffle_seed"] is not False or self.attributes.get("n_dropped")
             return None if moved else np.arange(start, stop)
-        return read_values(self._root, self.layout, member, self.manifest, start, stop)
+        return self._values(self.layout, member, start, stop)
+
+    def _values(self, layout: Layout, member: Member, start: int, stop: int) -> NDArray[Any]:
+        """Return the entries ``start`` to ``stop`` of an array; see :meth:`row_ids`."""
+        try:
+            return read_values(self._root, layout, member, self.manifest, start, stop)
+        except StoreError:
+            self._refuse_another()
+            raise
 
     def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
         """Return the labels of the groups of rows (m,), ``None`` without; see :meth:`row_ids`."""
@@ -179,7 +190,7 @@ class Store(RowTable, Shown):
         member = self.layout.member(ROW_GROUP)
         if member is None:
             return None
-        return read_values(self._root, self.layout, member, self.manifest, start, stop)
+        return self._values(self.layout, member, start, stop)
 
     @cached_property
     def groups(self) -> GroupTable | None:
@@ -192,21 +203,18 @@ class Store(RowTable, Shown):
 
     @cached_property
     def crossed(self) -> tuple[CrossedFactor, ...]:  # type: ignore[override]
-        """The factors that cross."""
+        """The factors that cross; labels of rows that were appended follow the earlier ones."""
 
-        def reader(layout: Layout) -> Callable[[int, int], NDArray[Any]]:
-            member = layout.members[0]
+        def factor(column: str, levels: int, layout: Layout) -> CrossedFactor:
+            def labels(start: int, stop: int) -> NDArray[Any]:
+                return self._values(layout, layout.members[0], start, min(stop, levels))
 
-            def read(start: int, stop: int) -> NDArray[Any]:
-                stop = min(stop, layout.n_rows)
-                return read_values(self._root, layout, member, self.manifest, start, stop)
-
-            return read
+            return CrossedFactor(column, levels, labels)
 
         stated = self.attributes.get(CROSSED, ())
         layouts = self.layout.groups[len(self.layout.groups) - len(stated) :]
         return tuple(
-            CrossedFactor(each["column"], each["levels"], reader(layout))
+            factor(each["column"], each["levels"], layout)
             for each, layout in zip(stated, layouts, strict=True)
         )
 
@@ -216,7 +224,7 @@ class Store(RowTable, Shown):
         member = self.layout.member(LEVEL)
         if member is None:
             return super().row_levels(start, stop)
-        found = read_values(self._root, self.layout, member, self.manifest, start, stop)
+        found = self._values(self.layout, member, start, stop)
         for column, each in zip(found.T, self.attributes[CROSSED], strict=True):
             if len(column) and column.max() >= each["levels"]:
                 raise StoreError(

@@ -10,22 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from streammc.stores.format.layout import CROSSED
 from streammc.stores.format.manifest import Inputs, are_records
 
 GENERATIONS: Final = "generations"
 """Attribute of a store: a mapping for each generation, if rows were appended."""
+LEVELS: Final = "levels"
 
 
 def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the generations of a store, at least one.
 
     Each has ``n_rows``, the number of its own rows, ``n_dropped``, ``shuffle_seed``, ``sources``,
-    and ``fingerprint``, that of the store when it was the last generation; null in the last. In
+    and ``fingerprint``, that of the store when it was the last generation; null in the last. Where
+    factors cross ``levels`` has the number of labels of each that came with the generation. In
     stores of an earlier version also ``inputs``, see :func:`with_inputs`.
     """
     kept = attributes.get(GENERATIONS)
     if kept is not None:
         return list(kept)
+    crossed = attributes.get(CROSSED)
     return [
         {
             "n_rows": attributes["n_rows"],
@@ -33,6 +37,7 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
             "shuffle_seed": attributes["shuffle_seed"],
             "sources": list(attributes["sources"]),
             "fingerprint": None,
+            **({LEVELS: [each[LEVELS] for each in crossed]} if crossed else {}),
         }
     ]
 
@@ -72,17 +77,25 @@ def without_places(kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def good_generations(attributes: Mapping[str, Any]) -> bool:
-    """Return whether the attribute ``generations`` fits the rows of the store."""
+    """Return whether the attribute ``generations`` fits the rows and the levels of the store."""
     kept = attributes[GENERATIONS]
     if not isinstance(kept, list) or not kept or not all(isinstance(each, dict) for each in kept):
         return False
     rows = [each.get("n_rows") for each in kept]
     texts = [each.get("fingerprint") for each in kept]
+    stated = attributes.get(CROSSED, [])
+    levels = [each.get(LEVELS, []) for each in kept]
+    if not all(isinstance(own, list) and len(own) == len(stated) for own in levels):
+        return False
+    counts = [count for own in levels for count in own]
+    if not all(type(count) is int and count >= 0 for count in counts) or 0 in levels[0]:
+        return False
     return (
         all(type(count) is int and count > 0 for count in rows)
         and sum(rows) == attributes["n_rows"]
         and all(isinstance(text, str) for text in texts[:-1])
         and texts[-1] is None
+        and _levels(kept) == [each[LEVELS] for each in stated]
     )
 
 
@@ -95,8 +108,16 @@ def earlier_attributes(attributes: Mapping[str, Any], fingerprint: str) -> dict[
             before = dict(attributes) | described(kept)
             if number == 1:
                 del before[GENERATIONS]
+            if CROSSED in before:
+                counts = zip(before[CROSSED], _levels(kept), strict=True)
+                before[CROSSED] = [{**stated, LEVELS: count} for stated, count in counts]
             return before
     return None
+
+
+def _levels(kept: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the number of levels of each factor that crosses others, after some generations."""
+    return [sum(counts) for counts in zip(*(each.get(LEVELS, []) for each in kept), strict=True)]
 
 
 def described(kept: list[dict[str, Any]]) -> dict[str, Any]:

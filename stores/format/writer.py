@@ -95,8 +95,8 @@ class StoreWriter:
     group
         Dtype of the labels of groups, as ``row_id``; they go into :attr:`groups`. ``None``: none.
     crossed
-        Labels (levels,) of each factor that crosses others, sorted, by its column; each row has
-        its levels in ``level``.
+        Labels (levels,) of each factor that crosses others, by its column; each row has its
+        levels in ``level``.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
@@ -461,6 +461,8 @@ class ExtendingWriter(StoreWriter):
         The open store, on a local disk; it must not have groups.
     n_rows
         Rows that it will have.
+    labels
+        New labels of each factor that crosses others, by its column, behind those of the store.
 
     Raises
     ------
@@ -474,9 +476,14 @@ class ExtendingWriter(StoreWriter):
         If the new files cannot be written.
     """
 
-    def __init__(self, store: Store, n_rows: int) -> None:
+    def __init__(
+        self, store: Store, n_rows: int, labels: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
         layout = store.layout
         shards = layout.shards
+        crossed = {each.column: each.labels(0, each.n_groups) for each in store.crossed}
+        for column, new in (labels or {}).items():
+            crossed[column] = np.concatenate([crossed[column], new])
         dtypes: dict[str, Any] = {
             name: _dtype(layout.member(name)) for name in ("y", ROW_ID, ROW_GROUP)
         }
@@ -489,6 +496,7 @@ class ExtendingWriter(StoreWriter):
             weight=layout.member("weight") is not None,
             row_id=dtypes[ROW_ID],
             row_group=dtypes[ROW_GROUP],
+            crossed=crossed,
             chunk_rows=None if layout.n_chunks == 1 else layout.chunk_rows,
             n_rows=n_rows,
             codes=store.attributes.get(CODES, ()),

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import DataError, IdentityError
-from streammc.stores.format.generations import described, with_inputs, without_places
+from streammc.group_table import CrossedFactor
+from streammc.stores.format.generations import LEVELS, described, with_inputs, without_places
 from streammc.stores.format.layout import CELLS, ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.format.writer import ExtendingWriter
@@ -27,6 +28,7 @@ from streammc.stores.ingest.column_values import LIMIT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in, missing_spellings, unscored
 from streammc.stores.ingest.ingestion import IngestCall, check_output, store_report
 from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.row_labels import id_texts
 from streammc.stores.sources.input_files import (
     complete_records,
     equal_input,
@@ -67,7 +69,8 @@ def append(
     """Append the rows of a table to a store, as a new generation.
 
     The columns, the levels and knots of a formula, the scale and the dtypes are those of the store;
-    means and standard deviations are not computed again. The rows are shuffled among themselves and
+    means and standard deviations are not computed again. Factors that cross get new levels, behind
+    those that they have. The rows are shuffled among themselves and
     follow the earlier ones. Readers find the store as it was or with all new rows, and a process
     that is killed leaves it as it was. Rows of a file that the store has are not appended again:
     a file is known by its place, without links, size and modification time, and by its contents
@@ -98,8 +101,9 @@ def append(
         order. Without ``again``, if it has the rows of some of the files, or of a file with the
         contents of one, or two of the files have the same contents.
     DataError
-        If the table does not fit the store: a column is missing, a level of a factor is new, a
-        value is outside the range of a spline or not exact in the dtype of the response.
+        If the table does not fit the store: a column is missing, a level of a factor that is
+        columns is new, a value is outside the range of a spline or not exact in the dtype of the
+        response, or labels are texts where the store has integers, or the other way round.
     BusyError
         If another process is writing the store.
 
@@ -121,7 +125,7 @@ def append(
         refuse_known(recorded, inputs, [part.path for part in parts], store.address)
     options = _options(store, shuffle=shuffle, seed=seed, drop_missing=drop_missing)
     table = open_table(parts, missing_spellings(options))
-    _require_response(store, table, options)
+    _require_columns(store, table, options)
     with scratch(Path(store.address)) as folder:
         prepared = Prepared(table, options, folder, progress)
         prepared.warnings += prepared.size_warnings()
@@ -129,7 +133,8 @@ def append(
         files = complete_records(inputs, table.rows_read)
         if files and not again:
             refuse_twice(files, table.paths)
-        with ExtendingWriter(store, store.n_rows + prepared.scan.n_rows) as writer:
+        labels = prepared.number_as(store.crossed)
+        with ExtendingWriter(store, store.n_rows + prepared.scan.n_rows, labels) as writer:
             _write(store, prepared, writer)
             entry = {
                 "n_rows": prepared.scan.n_rows,
@@ -138,6 +143,7 @@ def append(
                 "sources": [],
                 "inputs": files,
                 "fingerprint": None,
+                **({LEVELS: [len(each) for each in labels.values()]} if labels else {}),
             }
             before = {**recorded[-1], "fingerprint": store.fingerprint}
             recorded = [*recorded[:-1], before, entry]
@@ -164,12 +170,6 @@ def _refuse_kind(store: Store) -> None:
             f"expected a store of rows to append to, found cells at {store.address!r}, whose "
             "weights count rows that are equal: make it again from all tables"
         )
-    if store.crossed:
-        raise IdentityError(
-            f"expected a store without factors that cross to append to, found {store.address!r} "
-            f"with {', '.join(each.column for each in store.crossed)}, of which new rows may have "
-            "new levels: make it again from all tables"
-        )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)
     if column is not None:
@@ -192,11 +192,18 @@ def _options(store: Store, *, shuffle: bool | None, seed: int, drop_missing: boo
     dtype = str(store.attributes["dtype"])
     options = IngestOptions(shuffle=wanted, seed=seed, dtype=dtype, drop_missing=drop_missing)
     ids = store.layout.member(ROW_ID)
-    return replace(as_in(options, store), text_ids=ids is not None and ids.columns is not None)
+    texts = [each.column for each in store.crossed if _has_texts(each)]
+    if ids is not None and ids.columns is not None:
+        texts.append(store.attributes[ROW_ID])
+    return replace(as_in(options, store), text_labels=tuple(texts))
 
 
-def _require_response(store: Store, table: Table, options: IngestOptions) -> None:
-    """Raise DataError if the table lacks the response or the row ids of the store."""
+def _has_texts(factor: CrossedFactor) -> bool:
+    return factor.labels(0, 1).dtype.kind == "S"
+
+
+def _require_columns(store: Store, table: Table, options: IngestOptions) -> None:
+    """Raise DataError if the table lacks response, row ids or factors that cross of the store."""
     label = table.sources[0].label
     if store.response is not None and unscored(options, table) is not None:
         raise DataError(
@@ -204,15 +211,19 @@ def _require_response(store: Store, table: Table, options: IngestOptions) -> Non
             "found none: give rows to sample from, with all columns"
         )
     name = store.attributes.get(ROW_ID)
-    if name is not None and name not in table:
-        raise DataError(
-            f"expected the row ids of store {store.address!r} in column {name!r} of {label}, found "
-            "none: give a table with that column"
-        )
+    columns = {} if name is None else {name: "row ids"}
+    for factor in store.crossed:
+        columns |= dict.fromkeys(factor.column.split(":"), f"levels of {factor.column!r}")
+    for name, what in columns.items():
+        if name not in table:
+            raise DataError(
+                f"expected the {what} of store {store.address!r} in column {name!r} of {label}, "
+                "found none: give a table with that column"
+            )
 
 
 def _check_fit(store: Store, prepared: Prepared, table: Table) -> None:
-    """Raise DataError if the responses or the row ids do not fit the dtypes of the store."""
+    """Raise DataError if responses, row ids or levels do not fit the dtypes of the store."""
     label, y = table.sources[0].label, store.layout.member("y")
     y_dtype = prepared.scan.y_dtype
     if y is not None and y_dtype is not None:
@@ -243,6 +254,16 @@ def _check_fit(store: Store, prepared: Prepared, table: Table) -> None:
             f"expected {expected} as row ids in {label}, as store {store.address!r} has them, "
             f"found {found}: make it again from all tables"
         )
+    for factor in store.crossed:
+        given = prepared.crossed[factor.column]
+        if (given.dtype.kind == "S") != _has_texts(factor):
+            kinds = ("integers", "texts") if given.dtype.kind == "S" else ("texts", "integers")
+            raise DataError(
+                f"expected {kinds[0]} as labels of {factor.column!r} in {label}, as store "
+                f"{store.address!r} has them, found {kinds[1]} such as "
+                f"{str(id_texts(given[:1])[0])[:60]!r}: convert them, or make it again from all "
+                "tables"
+            )
 
 
 def _holds(member: Member, dtype: str) -> bool:

@@ -25,8 +25,9 @@ INDICATOR: Final = "indicator"
 class IngestOptions(TableOptions):
     """The options of a table, checked, with those of the store that they follow."""
 
-    text_ids: bool = False
-    """Whether row ids of a CSV file stay text, also if each is written as an integer."""
+    text_labels: tuple[str, ...] = ()
+    """Columns of row ids and of factors that cross that stay text, also where each value in a CSV
+    file is written as an integer."""
     sufficient: str | None = None
     """Statistics of the responses of a cell that suffice for the family of a fit; see ``Model``."""
     cloud: str | None = None

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
+from streammc.group_table import CrossedFactor
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.protocols import Index, Matrix, Vector
 from streammc.rng import Role, stream
@@ -56,6 +57,8 @@ from streammc.stores.ingest.row_labels import (
     group_column,
     id_column,
     level_columns,
+    numbered_as,
+    refuse_many,
 )
 from streammc.stores.ingest.shuffle import LEAF_BYTES, group_key, grouped, shuffled
 from streammc.stores.ingest.table_blocks import (
@@ -115,6 +118,9 @@ class Prepared:
         self._columns, self._levels = level_columns(
             table, options, chosen.crossed, folder, self.warnings
         )
+        self._numbered: list[NDArray[np.uint32]] = []
+        """Of each factor the levels in a store of those of the table, once :meth:`number_as` is
+        called."""
         labels = [each for each in (self._ids, self._labels, *self._columns) if each is not None]
         if self._levels:
             options = replace(options, cells="no")
@@ -225,6 +231,15 @@ class Prepared:
         for column in self._levels:
             if len(column.labels) < 2 and self._options.like is None:
                 raise one_group(column.column)
+            refuse_many(column.column, len(column.labels))
+
+    def number_as(self, factors: Sequence[CrossedFactor]) -> dict[str, NDArray[Any]]:
+        """Give rows their levels in the factors of a store; return the new labels of each."""
+        new = {}
+        for column, factor in zip(self._levels, factors, strict=True):
+            levels, new[column.column] = numbered_as(factor, column.labels)
+            self._numbered.append(levels)
+        return new
 
     @property
     def crossed(self) -> dict[str, NDArray[Any]]:
@@ -450,6 +465,9 @@ class Prepared:
                 labels = None if labels is None else labels[complete]
                 levels = [each[complete] for each in levels]
                 counts = None if counts is None else counts[complete]
+            if self._numbered:
+                pairs = zip(self._numbered, levels, strict=True)
+                levels = [numbered[each] for numbered, each in pairs]
             yield self.encoding.encode(values, ids, labels, counts, levels)
 
     def codes_attribute(self) -> list[dict[str, Any]]:

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
-from streammc.group_table import GroupTable
+from streammc.group_table import CrossedFactor, GroupTable
 from streammc.stores.format.group_arrays import group_starts, one_group
-from streammc.stores.format.layout import MAX_ID_BYTES, ROW_GROUP, ROW_ID
+from streammc.stores.format.layout import MAX_ID_BYTES, MAX_LEVELS, ROW_GROUP, ROW_ID
 from streammc.stores.formula.fitted import MOST_LEVELS
 from streammc.stores.formula.parser import Column, GroupTerms, columns_of, read_groups, read_terms
 from streammc.stores.ingest.column_values import iso_text
@@ -40,6 +40,8 @@ _WAYS: Final = (COLUMNS, INTEGRATED, CROSSED)
 _INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number of at most 18 digits in canonical form, which int64 holds without loss."""
 _EXACT: Final = 2.0**53
+_PIECE: Final = 1 << 20
+"""Labels of a factor of a store that are read at once."""
 
 
 class IdColumn:
@@ -137,7 +139,7 @@ def id_column(
                 "positions in the table"
             )
             name = None
-    return None if name is None else IdColumn(table, name, folder, options.text_ids)
+    return None if name is None else IdColumn(table, name, folder, name in options.text_labels)
 
 
 def in_memory(
@@ -448,8 +450,10 @@ class GroupColumn(IdColumn):
     role: ClassVar[str] = "group"
     what: ClassVar[str] = "group labels"
 
-    def __init__(self, table: Table, column: str, folder: Path, drop_missing: bool) -> None:
-        super().__init__(table, column, folder)
+    def __init__(
+        self, table: Table, column: str, folder: Path, drop_missing: bool, text: bool = False
+    ) -> None:
+        super().__init__(table, column, folder, text)
         check_zones(table, column)
         self.several = False
         """Whether two rows had different labels."""
@@ -498,11 +502,12 @@ class LevelColumn(GroupColumn):
     """Labels of a factor that crosses others, kept like those of groups; read back as levels."""
 
     def __init__(
-        self, table: Table, column: str, folder: Path, drop_missing: bool, number: int
+        self, table: Table, column: str, folder: Path, options: IngestOptions, number: int
     ) -> None:
         self.role = f"factor {number + 1}"  # type: ignore[misc]
-        super().__init__(table, column, folder, drop_missing)
-        if drop_missing:
+        text = column in options.text_labels
+        super().__init__(table, column, folder, options.drop_missing, text)
+        if options.drop_missing:
             self._flags = folder / f"{self.role}.missing"
         self.labels: NDArray[Any] = np.empty(0)
         """(levels,) sorted, once :meth:`count` has seen the rows."""
@@ -596,7 +601,7 @@ def level_columns(
             if name not in names
         ]
     columns = {
-        name: LevelColumn(table, name, folder, options.drop_missing, number)
+        name: LevelColumn(table, name, folder, options, number)
         for number, name in enumerate(
             dict.fromkeys(part for factor in names for part in factor.split(":"))
         )
@@ -608,6 +613,36 @@ def level_columns(
         for name in names
     ]
     return [*columns.values()], factors
+
+
+def numbered_as(
+    factor: CrossedFactor, labels: NDArray[Any]
+) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+    """Return the levels (k,) of different labels in a factor, and the labels that it does not have.
+
+    These get the levels behind those of the factor, in their order.
+    """
+    order = np.argsort(labels)
+    ordered = labels[order]
+    levels = np.full(len(labels), -1)
+    for start in range(0, factor.n_groups, _PIECE):
+        known = factor.labels(start, min(start + _PIECE, factor.n_groups))
+        at = np.minimum(np.searchsorted(ordered, known), len(ordered) - 1)
+        same = ordered[at] == known
+        levels[order[at[same]]] = start + np.flatnonzero(same)
+    new = levels < 0
+    refuse_many(factor.column, factor.n_groups + int(new.sum()))
+    levels[new] = factor.n_groups + np.arange(new.sum())
+    return levels.astype(np.uint32), labels[new]
+
+
+def refuse_many(column: str, levels: int) -> None:
+    """Raise DataError for more levels of a factor that crosses others than a store can have."""
+    if levels > MAX_LEVELS:
+        raise DataError(
+            f"expected at most {MAX_LEVELS:,} levels of {column!r}, a factor that crosses others, "
+            f"found {levels:,}: merge rare levels, or leave the factor out"
+        )
 
 
 def group_column(

@@ -1,7 +1,8 @@
 """Kill ``append`` at every call that changes the disk, and look at the store that is left.
 
-A program of its own, because it forks. ``python append_kills.py FOLDER [two-renames]`` prints one
-JSON object: kills, and how many of them left the old store, the new one, or none at its path.
+A program of its own, because it forks. ``python append_kills.py FOLDER [two-renames] [crossed]``
+prints one JSON object: kills, and how many of them left the old store, the new one, or none at its
+path. With ``crossed`` the store has factors that cross, and the new rows have new levels.
 """
 
 import itertools
@@ -47,12 +48,16 @@ def die_at(n, two_renames):
 
 def table(rows, seed):
     rng = np.random.default_rng(seed)
-    return {"x": rng.normal(size=rows), "y": rng.integers(0, 2, rows)}
+    levels = {name: rng.integers(0, 30 * seed, rows) for name in "ab"}
+    return {"x": rng.normal(size=rows), "y": rng.integers(0, 2, rows)} | levels
 
 
-def main(folder, two_renames):
+def main(folder, two_renames, crossed):
     store, kept = folder / "s.zarr", folder / "kept.zarr"
-    ingest(table(5000, 1), kept, response="y", chunk_rows=4096)
+    columns = {"response": "y", "features": ["x"]}
+    if crossed:
+        columns = {"formula": "y ~ x + (1 | a/b)"}
+    ingest(table(5000, 1), kept, **columns, chunk_rows=4096)
     shutil.copytree(kept, store)
     before = open_store(store).fingerprint
     after = append(table(100, 2), store)["fingerprint"]
@@ -77,6 +82,7 @@ def main(folder, two_renames):
             continue
         assert found in (before, after), found
         assert verify(store)["ok"]
+        open_store(store).row_levels()
         left["old" if found == before else "new"] += 1
         if found == before:
             assert append(table(100, 2), store)["fingerprint"] == after
@@ -85,4 +91,4 @@ def main(folder, two_renames):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "two-renames" in sys.argv)
+    main(Path(sys.argv[1]), "two-renames" in sys.argv, "crossed" in sys.argv)

@@ -322,10 +322,11 @@ def _kills(folder: Path, *words: str) -> dict[str, int]:
 
 @pytest.mark.trust(18)
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("crossed",)])
 def test_a_kill_leaves_the_old_store_or_the_new_one(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, words: tuple[str, ...], record_property: Callable[[str, object], None]
 ) -> None:
-    found = _kills(tmp_path)
+    found = _kills(tmp_path, *words)
     assert 0 == found["none"]
     assert found["old"] > 30
     assert found["new"] > 3

@@ -11,11 +11,12 @@ import pytest
 from crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
 import streammc
-from streammc.errors import ConfigError, DataError, IdentityError, StoreError
+from streammc.errors import BusyError, ConfigError, DataError, StoreError
 from streammc.samplers.crossed import table as tables
 from streammc.samplers.crossed.table import pieces_of, structure_of, summed
 from streammc.stores.format.writer import StoreWriter
-from streammc.stores.store import verify
+from streammc.stores.rows.row_blocks import whole
+from streammc.stores.store import info, verify
 
 MANY = "y ~ 1 + (1 | a) + (1 | b)"
 
@@ -130,11 +131,219 @@ def test_other_requests_are_refused(
         streammc.from_table(table, formula=formula, **options)
 
 
-def test_rows_are_not_appended(tmp_path: Path) -> None:
+NESTED = "y ~ x + (1 | user) + (1 | item/part)"
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "one chunk": {},
+    "chunks": {"chunk_rows": 4096},
+    "shards": {"layout": "cloud", "chunk_rows": 4096},
+    "zstd": {"layout": "cloud", "compression": "zstd", "chunk_rows": 4096},
+}
+
+
+def part_of_table(n: int, seed: int) -> Any:
+    """Return rows of which those of a later seed have further users and longer names of items."""
+    rng = np.random.default_rng(seed)
+    item = rng.integers(0, 20 + 5 * seed, n)
+    return {
+        "y": rng.normal(size=n),
+        "x": rng.normal(size=n),
+        "user": rng.integers(-60 * (seed % 2), 200 + 30 * seed, n),
+        "item": np.array([f"i{k}" if k < 20 else f"another item {k}" for k in item]),
+        "part": rng.integers(0, 3 + seed, n),
+    }
+
+
+def joined(*tables: Any) -> Any:
+    return {name: np.concatenate([each[name] for each in tables]) for name in tables[0]}
+
+
+def same_up_to_codes(one: Any, other: Any) -> bool:
+    """Return whether two data sets have the same rows, with the same labels, under any codes."""
+    a, b = np.argsort(one.row_ids()), np.argsort(other.row_ids())
+    rows = [[whole(block)[2:] for block in each.blocks()] for each in (one, other)]
+    for first, second in zip(*(zip(*each, strict=True) for each in rows), strict=True):
+        if not np.array_equal(np.concatenate(first)[a], np.concatenate(second)[b]):
+            return False
+    for f, (first, second) in enumerate(zip(one.crossed, other.crossed, strict=True)):
+        names = [each.labels(0, each.n_groups) for each in (first, second)]
+        codes = one.row_levels()[a, f], other.row_levels()[b, f]
+        if sorted(names[0].tolist()) != sorted(names[1].tolist()) or not np.array_equal(
+            names[0][codes[0]], names[1][codes[1]]
+        ):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("sizes", [(9000, 700, 5000), (300, 5, 20)])
+@pytest.mark.parametrize("options", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_store_with_appended_rows_is_that_of_all_up_to_the_codes(
+    tmp_path: Path, options: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [part_of_table(n, seed) for seed, n in enumerate(sizes)]
+    path, shape = tmp_path / "t.zarr", {"formula": NESTED, "standardize": False}
+    streammc.ingest(tables[0], path, **shape, **options)
+    for number, table in enumerate(tables[1:], 1):
+        before = streammc.open_store(path)
+        levels, n = before.row_levels(), [each.n_groups for each in before.crossed]
+        labels = [each.labels(0, each.n_groups) for each in before.crossed]
+        report = streammc.append(table, path, seed=number)
+        store = streammc.open_store(path)
+        earlier = store.earlier(before.fingerprint)
+        assert earlier is not None
+        assert before.attributes["crossed"] == earlier.attributes["crossed"]
+        for rows in (store, earlier):
+            assert np.array_equal(levels, rows.row_levels(0, before.n_rows))
+            for known, factor in zip(labels, rows.crossed, strict=True):
+                assert np.array_equal(known, factor.labels(0, len(known)))
+        assert n == [len(each.labels(0, 10**9)) for each in earlier.crossed]
+        every = joined(*tables[: number + 1])
+        memory = streammc.from_table(every, **shape)
+        assert same_up_to_codes(memory, store)
+        assert same_up_to_codes(streammc.from_table(joined(*tables[:number]), **shape), earlier)
+        now = [each.n_groups for each in store.crossed]
+        assert [each.n_groups for each in memory.crossed] == now
+        came = [b - a for a, b in zip(n, now, strict=True)]
+        assert came == report["generations"][-1]["levels"]
+        assert came == info(path)["generations"][-1]["levels"]
+        assert verify(path)["ok"]
+    monkeypatch.setattr(
+        store, "row_levels", lambda: (type(store).row_levels(store) + 1) % np.array(now)
+    )
+    assert not same_up_to_codes(memory, store)
+
+
+def test_rows_without_labels_are_left_out_of_an_append(tmp_path: Path) -> None:
+    table = part_of_table(300, 0)
+    more = {name: values.astype(object) for name, values in part_of_table(90, 1).items()}
+    more["user"][::7] = None
+    more["item"][::11] = None
+    more["item"][5], more["x"][5] = "of a row that is left out", None
+    path = tmp_path / "t.zarr"
+    streammc.ingest(table, path, formula=NESTED, standardize=False)
+    before = streammc.open_store(path).fingerprint
+    with pytest.raises(DataError, match="missing"):
+        streammc.append(more, path)
+    assert before == streammc.open_store(path).fingerprint
+    streammc.append(more, path, drop_missing=True)
+    left = np.array([None in row for row in zip(*more.values(), strict=True)])
+    with pytest.warns(UserWarning, match="left out"):
+        every = streammc.from_table(
+            {name: np.concatenate([table[name], more[name]]) for name in table},
+            formula=NESTED, drop_missing=True, standardize=False,
+        )  # fmt: skip
+    store = streammc.open_store(path)
+    assert 300 + 90 - left.sum() == store.n_rows
+    assert same_up_to_codes(every, store)
+
+
+def test_an_append_without_new_levels_keeps_the_labels(tmp_path: Path) -> None:
     table, *_ = crossed_table("gaussian")
-    streammc.from_table(table, path=tmp_path / "t.zarr", formula=FORMULA, group_as=CROSSED)
-    with pytest.raises(IdentityError, match="with user, item, of which new rows"):
-        streammc.append(table, tmp_path / "t.zarr")
+    path = tmp_path / "t.zarr"
+    store = streammc.from_table(table, path=path, formula=FORMULA, group_as=CROSSED)
+    report = streammc.append(table | {"y": table["y"] + 1.0}, path)
+    assert [0, 0] == report["generations"][-1]["levels"]
+    assert store.attributes["crossed"] == report["crossed"]
+
+
+def test_the_table_of_a_combination_alone_is_appended(tmp_path: Path) -> None:
+    formula, path = "y ~ 1 + (1 | user:part)", tmp_path / "t.zarr"
+    tables = [part_of_table(200, seed) for seed in (0, 1)]
+    streammc.ingest(tables[0], path, formula=formula)
+    streammc.append(tables[1], path)
+    every = streammc.from_table(joined(*tables), formula=formula)
+    assert same_up_to_codes(every, streammc.open_store(path))
+
+
+def test_labels_of_text_stay_text_from_a_file(tmp_path: Path) -> None:
+    first, path = tmp_path / "first.csv", tmp_path / "t.zarr"
+    first.write_text("y,a,b\n1,x7,1\n2,8,2\n0,x7,2\n1,9,1\n")
+    more = tmp_path / "more.csv"
+    more.write_text("y,a,b\n1,8,1\n2,10,2\n")
+    streammc.ingest(first, path, formula=MANY, group_as=dict.fromkeys("ab", "crossed"))
+    streammc.append(more, path, shuffle=False)
+    a, b = streammc.open_store(path).crossed
+    assert [b"8", b"9", b"x7", b"10"] == a.labels(0, 9).tolist()
+    assert [1, 2] == b.labels(0, 9).tolist()
+    assert [[0, 0], [3, 1]] == streammc.open_store(path).row_levels(4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"user": np.array(["u1", "u2"])}, "integers as labels of 'user' .* found texts such"),
+        ({"item": np.array([5, 6])}, "texts as labels of 'item' .* found integers such as '5'"),
+        ({"item": np.array(["i:1", "i2"])}, "without ':' in column 'item'"),
+        ({"user": None}, "the levels of 'user' of store .* in column 'user'"),
+        ({"part": None}, "the levels of 'item:part' of store .* in column 'part'"),
+        ({"user": np.array([1.5, 2.0])}, "unusable group labels"),
+    ],
+)  # fmt: skip
+def test_labels_that_do_not_fit_a_store_change_nothing(
+    tmp_path: Path, change: Any, message: str
+) -> None:
+    path = tmp_path / "t.zarr"
+    before = streammc.from_table(part_of_table(300, 0), path=path, formula=NESTED)
+    more = part_of_table(2, 1) | change
+    more = {name: values for name, values in more.items() if values is not None}
+    with pytest.raises(DataError, match=message):
+        streammc.append(more, path)
+    assert [path] == list(tmp_path.iterdir())
+    assert before.fingerprint == streammc.open_store(path).fingerprint
+    assert verify(path)["ok"]
+
+
+def test_more_levels_than_a_store_can_have_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.zarr"
+    monkeypatch.setattr("streammc.stores.ingest.row_labels.MAX_LEVELS", 220)
+    streammc.ingest(part_of_table(300, 0), path, formula=FORMULA, group_as=CROSSED)
+    more = part_of_table(300, 1)
+    with pytest.raises(DataError, match=r"at most 220 levels of 'user'.* found 2\d\d"):
+        streammc.append(more, path)
+    monkeypatch.setattr("streammc.stores.ingest.row_labels.MAX_LEVELS", 100)
+    with pytest.raises(DataError, match=r"at most 100 levels of 'user'.* found 1\d\d"):
+        streammc.from_table(more, formula=FORMULA, group_as=CROSSED)
+
+
+def test_damaged_labels_are_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "t.zarr"
+    streammc.ingest(part_of_table(300, 0), path, formula=NESTED)
+    with open(path / "level_label_1" / "c.0.0", "r+b") as file:
+        file.write(b"\xff")
+    with pytest.raises(StoreError, match=r"level_label_1/c\.0\.0"):
+        streammc.append(part_of_table(30, 1), path)
+    assert [path] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: kept[1].pop("levels"),
+        lambda kept: kept[0]["levels"].pop(),
+        lambda kept: kept[0].update(levels=[0, 1, 1]),
+        lambda kept: kept[1]["levels"].__setitem__(0, -1),
+        lambda kept: kept[1]["levels"].__setitem__(0, 10**6),
+    ],
+)
+def test_generations_that_contradict_the_levels_are_refused(tmp_path: Path, damage: Any) -> None:
+    path = tmp_path / "t.zarr"
+    streammc.ingest(part_of_table(300, 0), path, formula=NESTED)
+    streammc.append(part_of_table(30, 1), path)
+    document = json.loads((path / "zarr.json").read_text())
+    damage(document["attributes"]["streammc"]["generations"])
+    (path / "zarr.json").write_text(json.dumps(document))
+    with pytest.raises(StoreError, match="'generations'"):
+        streammc.open_store(path)
+
+
+def test_levels_and_labels_are_not_read_from_a_store_that_has_grown(tmp_path: Path) -> None:
+    path = tmp_path / "t.zarr"
+    store = streammc.from_table(part_of_table(300, 0), path=path, formula=NESTED)
+    streammc.append(part_of_table(30, 1), path)
+    for read in (store.row_levels, lambda: store.crossed[0].labels(0, 1), store.row_ids):
+        with pytest.raises(BusyError, match="as it was opened, found another in its place"):
+            read()
 
 
 def test_a_factor_of_one_level_is_refused() -> None:
