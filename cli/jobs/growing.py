@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from streammc import registry
 from streammc.cli.jobs.job_file import JobFile, alone
 from streammc.cli.jobs.job_record import DONE, MISSED
 from streammc.cli.jobs.problems import Problem
@@ -79,10 +80,12 @@ def growth_faults(job: JobFile) -> Iterator[Problem]:
                 f"{GENERATION} out, since this output grows"
             )
             yield Problem(f"outputs.{name}", text)
-    if grows and outputs.control_variates is None:
+    name = job.sampler and job.sampler.name
+    makes_none = name in registry.SAMPLERS and registry.sampler(name)().draws_crossed
+    if grows and outputs.control_variates is None and not makes_none:
         text = (
             "expected a path for the control variates, which appended rows bring up to date, found "
-            "nothing: add it"
+            "nothing: add it, or name the sampler gibbs where factors cross"
         )
         yield Problem("outputs.control_variates", text)
 

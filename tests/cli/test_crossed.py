@@ -9,6 +9,7 @@ import pytest
 from command_line import streammc
 from crossed_tables import FORMULA, crossed_table
 
+from streammc.stores.store import open_store
 from streammc.trace.run_directory import RunDirectory
 
 WAYS = ("--group-as", "user=crossed,item=crossed")
@@ -49,6 +50,43 @@ def test_commands_go_from_a_file_to_effects_and_predictions(store: Path) -> None
     done = streammc("predict", "r", "t.csv", "-o", "p.csv")
     assert 0 == done.code, done.err
     assert 601 == len(Path("p.csv").read_text().splitlines())
+
+
+def test_appended_rows_have_new_levels_and_an_old_run_its_own(store: Path) -> None:
+    assert 0 == streammc("sample", "t.zarr", "-o", "r", "--model", "gaussian", *SHORT).code
+    assert 0 == streammc("effects", "r", "-o", "before.csv", "--factor", "user").code
+    assert 0 == streammc("predict", "r", "t.csv", "-o", "p.csv").code
+    header, *_ = Path("t.csv").read_text().splitlines()
+    assert '"x","user","item","y"' == header
+    Path("more.csv").write_text(f"{header}\n0.5,77,m3,1.0\n0.1,3,new one,0.2\n0.2,78,m1,0.1\n")
+    done = streammc("ingest", "--append", "more.csv", "t.zarr")
+    assert 0 == done.code, done.err
+    assert "new levels   2 of user, 1 of item" in done.out
+    assert 0 == streammc("verify", "t.zarr").code
+    shown = streammc("info", "t.zarr").out
+    assert "(1 | user), 42 levels; (1 | item), 26 levels" in shown
+    done = streammc("ingest", "--append", "more.csv", "t.zarr")
+    assert (0, 603) == (done.code, open_store("t.zarr").n_rows), done.err
+    for words in ((), ("--store", "t.zarr")):
+        done = streammc("effects", "r", "-o", "after.csv", "--factor", "user", *words)
+        assert 0 == done.code, done.err
+        assert Path("before.csv").read_text() == Path("after.csv").read_text()
+    done = streammc("predict", "r", "t.csv", "-o", "p2.csv")
+    assert 0 == done.code, done.err
+    assert Path("p.csv").read_text() == Path("p2.csv").read_text()
+    done = streammc("predict", "r", "t.zarr", "-o", "p3.csv")
+    assert 0 == done.code, done.err
+    assert "rows of new groups  3" in done.out
+    done = streammc("sample", "t.zarr", "-o", "r", "--model", "gaussian", *SHORT)
+    assert (78, 1) == (done.code, len(done.err.splitlines()))
+    assert "choose another output, or continue it with" in done.err
+    done = streammc("sample", "t.zarr", "-o", "r2", "--model", "gaussian", "--start-from", "r")
+    assert 1 == len(done.err.splitlines())
+    assert "a sampler that makes no pass: leave out --start-from" in done.err
+    done = streammc("sample", "t.zarr", "-o", "r2", "--model", "gaussian", *SHORT)
+    assert 0 == done.code, done.err
+    assert 0 == streammc("effects", "r2", "-o", "u.csv", "--factor", "user").code
+    assert 43 == len(Path("u.csv").read_text().splitlines())
 
 
 def test_a_run_that_is_finished_or_not_has_a_report(store: Path) -> None:

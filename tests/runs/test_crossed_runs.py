@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crossed_tables import CROSSED, FORMULA, crossed_table, data_of
+from crossed_tables import CROSSED, FORMULA, crossed_table, data_of, summary
 
 import streammc
-from streammc.errors import ConfigError, ModelError, RefusedError
+from streammc.errors import ConfigError, IdentityError, ModelError, RefusedError
 from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
@@ -148,6 +148,113 @@ def test_new_levels_are_counted_or_refused(tmp_path: Path) -> None:
         streammc.predict(tmp_path / "run", new)
 
 
+def test_a_run_goes_on_being_of_the_rows_that_it_was_fitted_to(tmp_path: Path) -> None:
+    table, *_ = crossed_table("gaussian")
+    store, _ = made(tmp_path)
+    for name in ("run", "part"):
+        sampled(store, tmp_path / name, draws=400 if name == "run" else 100)
+    rows = {"y": [0.0, 0.0], "x": [0.0, 1.0], "user": [1, 777], "item": ["m1", "zz"]}
+
+    def answers(data: Any) -> Any:
+        effects = streammc.effects(tmp_path / "run", data, factor="item")
+        drawn = streammc.effect_draws(tmp_path / "run", data, ["m3"], factor="item")
+        new = streammc.from_table(rows, like=data)
+        predicted = streammc.predict(tmp_path / "run", new, trained_on=data)
+        own = streammc.predict(tmp_path / "run", data)
+        return [
+            *(effects[each].values for each in ("group", "mean", "sd", "q5", "rows")),
+            drawn["u"].values,
+            *(each[name].values for each in (predicted, own) for name in ("mean", "q5")),
+        ]
+
+    before = answers(store)
+    more = table | {"user": table["user"] + 30, "item": np.char.add("a", table["item"])}
+    streammc.append({name: values[:50] for name, values in more.items()}, tmp_path / "t.zarr")
+    grown = streammc.open_store(tmp_path / "t.zarr")
+    assert grown.crossed[1].n_groups > store.crossed[1].n_groups
+    after = answers(grown)
+    own = [each[:600] for each in after[-2:]]  # of old rows: those of new levels follow
+    for one, other in zip(before, [*after[:-2], *own], strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ConfigError, match="found 'am1'"):
+        streammc.effect_draws(tmp_path / "run", grown, ["am1"], factor="item")
+    with pytest.raises(IdentityError, match="choose another output, or continue it with"):
+        sampled(grown, tmp_path / "part", draws=400)
+    earlier = grown.earlier(store.fingerprint)
+    sampled(earlier, tmp_path / "part", draws=400)
+    whole, part = (RunDirectory.open(tmp_path / name) for name in ("run", "part"))
+    assert whole.digest() == part.digest()
+
+
+def away_from_whole(tmp_path: Path, family: str) -> tuple[float, float]:
+    """Return the farthest parameter, and effect, of a store that grew from one made as a whole.
+
+    In standard errors, and in standard deviations of the effect. 1 % of the rows are appended, of
+    new users and items and of known ones.
+    """
+    rng = np.random.default_rng(17)
+    n, users, items = 10_000, 300, 120
+    user, item = rng.integers(0, users - 10, n), rng.integers(0, items - 6, n)
+    late = slice(n - n // 100, n)
+    user[late][::2] = rng.integers(users - 10, users, 50)
+    item[late][::3] = rng.integers(items - 6, items, 34)
+    x = rng.normal(size=n)
+    eta = 0.4 + 0.5 * x + 1.5 * rng.normal(size=users)[user] + rng.normal(size=items)[item]
+    y = eta + 0.3 * rng.normal(size=n)
+    if family == "logistic":
+        y = (rng.logistic(size=n) < eta).astype(int)
+    names = np.array([f"item {(7 * k) % items}" for k in item])
+    table = {"y": y, "x": x, "user": (11 * user) % users, "item": names}
+    first = {name: values[: late.start] for name, values in table.items()}
+    options = {"formula": FORMULA, "group_as": CROSSED, "standardize": False}
+    streammc.from_table(first, path=tmp_path / "grown.zarr", **options)
+    streammc.append({name: values[late] for name, values in table.items()}, tmp_path / "grown.zarr")
+    grown = streammc.open_store(tmp_path / "grown.zarr")
+    whole = streammc.from_table(table, path=tmp_path / "whole.zarr", **options)
+    trees, effects = [], []
+    sizes = {"draws": 1500, "warmup": 100, "chains": 2}
+    for name, rows in (("grown", grown), ("whole", whole)):
+        trees.append(summary(sampled(rows, tmp_path / name, family, **sizes)))
+        found = [streammc.effects(tmp_path / name, rows, factor=each) for each in CROSSED]
+        effects.append([each.sortby("group") for each in found])
+    one, other = trees
+    assert {"beta[Intercept]", "beta[x]", "tau[user]", "tau[item]"} <= {*one} == {*other}
+    parameters = [
+        abs(row["mean"] - other[name]["mean"])
+        / np.hypot(row["mcse_mean"], other[name]["mcse_mean"])
+        for name, row in one.items()
+    ]
+    levels = [0.0]
+    for a, b in zip(*effects, strict=True):
+        np.testing.assert_array_equal(a["group"], b["group"])
+        levels.append(np.max(np.abs(a["mean"].values - b["mean"].values) / b["sd"].values))
+    return max(parameters), max(levels)
+
+
+@pytest.mark.parametrize("family", ["gaussian", pytest.param("logistic", marks=pytest.mark.slow)])
+def test_a_run_on_appended_rows_has_the_posterior_of_all_rows(tmp_path: Path, family: str) -> None:
+    parameters, levels = away_from_whole(tmp_path, family)
+    assert parameters < 4.5
+    assert levels < 0.3
+
+
+def test_appended_rows_of_other_levels_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streammc.stores.ingest import prepare
+
+    right = prepare.numbered_as
+
+    def shifted(factor: Any, labels: Any) -> Any:
+        levels, new = right(factor, labels)
+        return (levels + 1) % (factor.n_groups + len(new)), new
+
+    monkeypatch.setattr(prepare, "numbered_as", shifted)
+    parameters, levels = away_from_whole(tmp_path, "gaussian")
+    assert parameters > 4.5
+    assert levels > 0.3
+
+
 def test_what_needs_a_likelihood_of_rows_is_refused(tmp_path: Path) -> None:
     store, _ = made(tmp_path)
     run = tmp_path / "run"
@@ -278,8 +385,6 @@ def test_the_answers_about_real_answers_are_those_of_another_sampler(data_folder
     with gzip.open(data_folder / "grouped" / "VerbAgg.csv.gz") as file:
         table = csv.read_csv(file)
     formula = 'I(r2 == "Y") ~ Anger + C(btype) + (1 | id) + (1 | item)'
-    from crossed_tables import summary
-
     found = []
     for ways, sampler in ((None, None), (dict.fromkeys(("id", "item"), "crossed"), None)):
         rows = streammc.from_table(table, formula=formula, group_as=ways)

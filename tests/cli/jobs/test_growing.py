@@ -300,6 +300,47 @@ def test_keys_that_do_not_fit_are_named(
     assert not Path("work").exists()
 
 
+def test_a_job_of_factors_that_cross_grows_without_control_variates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, rows: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        user, item = rng.integers(0, 20 * seed, rows), rng.integers(0, 9 + seed, rows)
+        y = rng.normal(size=40)[user] + rng.normal(size=rows)
+        pq.write_table(pa.table({"y": y, "user": user, "item": item}), name)
+
+    write("flights.parquet", 600, 1)
+    growing(
+        tmp_path,
+        run='"work/run-{generation}"',
+        formula='"y ~ 1 + (1 | user) + (1 | item)"\ngroup_as = ["user=crossed", "item=crossed"]',
+        name='"gaussian"',
+        distance="",
+        draws='50\nname = "gibbs"',
+    )
+    done = streammc("run", "job.toml", "--json")
+    assert 0 == done.code, done.err
+    write("new-1.parquet", 30, 2)
+    assert 0 == streammc("check", "job.toml").code
+    done = streammc("run", "job.toml", "--json")
+    assert 0 == done.code, done.err
+    expected = {"ingest": "kept", "append": "appended", "sample": "made", "predict": "made"}
+    assert expected == outcomes(done.json)
+    store = library.open_store("work/flights.zarr")
+    assert (630, store.fingerprint) == (
+        store.n_rows,
+        RunDirectory.open("work/run-2").identity["store"],
+    )
+    before = snapshot(tmp_path)
+    assert 0 == streammc("run", "job.toml").code
+    assert before == snapshot(tmp_path)
+
+
 def test_the_summary_names_the_outputs_of_the_generation(job: Path) -> None:
     found = json.loads(Path("work/summary.json").read_text())
     places = {each["stage"]: Path(each["output"]).name for each in found["stages"]}
