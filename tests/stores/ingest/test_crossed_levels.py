@@ -179,6 +179,7 @@ def same_up_to_codes(one: Any, other: Any) -> bool:
 def test_a_store_with_appended_rows_is_that_of_all_up_to_the_codes(
     tmp_path: Path, options: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("streammc.stores.ingest.row_labels._PIECE", 50)
     tables = [part_of_table(n, seed) for seed, n in enumerate(sizes)]
     path, shape = tmp_path / "t.zarr", {"formula": NESTED, "standardize": False}
     streammc.ingest(tables[0], path, **shape, **options)
