@@ -121,15 +121,15 @@ def main(folder: Path, kills: int) -> None:
         started = time.monotonic()
         assert not in_child(lambda progress, path=whole: sample(dataset, path, progress=progress))
         seconds = time.monotonic() - started
-    intervals = RunDirectory.open(whole).generation
+    intervals = RunDirectory.open(whole).generation  # of which every second has a kill
     for kill in range(kills):
         path = folder / f"killed-{kill}"
         # Where in the interval: multiples of the golden ratio spread evenly. The first
         # kills fall between start and first commit.
         pause = seconds / intervals * (0.618 * kill % 1.0)
-        commits = max(0, kill - kills + intervals + 1)
+        commits = max(0, 2 * (kill - kills) + intervals + 1)
         if not commits:
-            pause = seconds * (kill + 0.5) / (kills - intervals) / 2
+            pause = seconds * (kill + 0.5) / (kills - intervals // 2) / 2
         work = lambda progress, path=path: sample(dataset, path, progress=progress)  # noqa: E731
         killed = in_child(work, commits, pause)
         left = [0, 0]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -163,15 +164,36 @@ class OuterCache(SealedCache):
     _impl_class = MachineCode
 
 
+class Addresses:
+    """Addresses of the functions of a library, looked up once."""
+
+    def __init__(self, library: Any) -> None:
+        self.get_pointer_to_function = cache(library.get_pointer_to_function)
+
+
 class OuterDispatcher(CPUDispatcher):  # type: ignore[misc]
     """Function for calls from Python and function pointers."""
 
     def __init__(self, py_func: Any, options: dict[str, Any]) -> None:
         CPUDispatcher.__init__(self, py_func, {}, {**_NJIT, **options})
+        self._found: dict[int, tuple[Any, Any]] = {}
 
     def enable_caching(self) -> None:
         """Keep the machine code on disk."""
         self._cache = OuterCache(self.py_func)
+
+    def get_compile_result(self, sig: Any) -> Any:
+        """Return the compile result for a function pointer.
+
+        numba asks twice whenever the function is an argument, with the same object as signature,
+        and compares types for a tenth of a millisecond each time.
+        """
+        known, result = self._found.get(id(sig), (None, None))
+        if known is not sig:
+            result = super().get_compile_result(sig)
+            result = result._replace(library=Addresses(result.library))
+            self._found[id(sig)] = sig, result
+        return result
 
 
 class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -315,4 +337,4 @@ class InnerDispatcher(CPUDispatcher):  # type: ignore[misc]
         """
         if self._pointed is None:
             self._pointed = OuterDispatcher(self.py_func, self.targetoptions)
-        return self._pointed.get_compile_result(sig)
+        return CPUDispatcher.get_compile_result(self._pointed, sig)

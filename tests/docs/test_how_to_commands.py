@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from command_line import streammc
 from shown_output import blocks, printed, shell_commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,18 +88,45 @@ STORE = "streammc ingest flights.csv flights.zarr --formula 'late ~ distance + C
         ("how-to/use-a-formula.md", []),
     ],
 )
-def test_commands_of_the_page_run(page: str, before: list[str], tmp_path: Path) -> None:
+def test_commands_of_the_page_run(
+    page: str, before: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables(tmp_path)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     lines = [line for line in shell_commands(text) if not ELSEWHERE.search(line)]
     assert lines
-    outputs = printed([*before, *lines], tmp_path, PATH, QUICK)
+    if page == "how-to/use-a-formula.md":
+        outputs = printed([*before, *lines], tmp_path, PATH, QUICK)
+    else:
+        outputs = printed_here([*before, *lines], tmp_path, monkeypatch)
     assert len(before) + len(lines) == sum(map(bool, outputs))
     if page == "how-to/answers.md":
         (shown,) = blocks(text, "")
         answers = next(out for line, out in zip(lines, outputs, strict=True) if "=100" in line)
         assert same_answers(shown.splitlines(), answers)
         assert not same_answers(shown.replace(" 0.0", " 0.1").splitlines(), answers)
+
+
+def printed_here(
+    lines: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[list[str]]:
+    """Run commands in this process; return the stdout of each.
+
+    As programs they import for two seconds each: those of one page, of the README and of the
+    tutorial are.
+    """
+    monkeypatch.chdir(folder)
+    for name, text in QUICK.items():
+        monkeypatch.setenv(name, text)
+    found = []
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        assert "streammc" == words[0]
+        assert not {"|", ">", ";", "&&"} & {*words}, line  # for a shell alone
+        done = streammc(*words[1:])
+        assert 0 == done.code, (line, done.err)
+        found.append(done.out.strip("\n").splitlines())
+    return found
 
 
 def same_answers(shown: list[str], found: list[str]) -> bool:

@@ -12,7 +12,7 @@ from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
-KILLS = 20
+KILLS = 12
 
 
 def stopped(small_job, dataset, path, commits, **options):
@@ -25,7 +25,7 @@ def digest(path):
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_instants_the_same_call_ends_with_the_same_bits(
+def test_killed_at_twelve_instants_the_same_call_ends_with_the_same_bits(
     small_job, store, reference, tmp_path
 ):
     (tmp_path / "store").symlink_to(store.address)

@@ -163,14 +163,16 @@ def joint(model, stretch=1.0):
     spread = np.array([1.0] + [0.5] * (d - 1))
     theta, statistics = np.empty((3, d)), np.empty((3, len(SIGNED_STATISTICS)))
     out = np.empty((PAIRS, 3 * d))
+    z = spread * rng.standard_normal((PAIRS, d))
+    eta = np.empty((p, PAIRS, ROWS))
+    eta[0] = z[:, :1] * X[:, 0]
+    eta[1:] = z.T[1:, :, None]
+    # One call for the rows of all pairs: calls would be half of the time.
+    y = built.simulate(eta.reshape(p, -1), rng).reshape(PAIRS, ROWS)
+    if stretch != 1.0:
+        y = eta[0] + stretch * (y - eta[0])
     for pair in range(PAIRS):
-        point.z[:] = spread * rng.standard_normal(d)
-        eta = np.empty((p, ROWS))
-        eta[0] = X[:, 0] * point.z[0]
-        eta[1:] = point.z[1:, None]
-        certain.y[:] = built.simulate(eta, rng)
-        if stretch != 1.0:
-            certain.y[:] = eta[0] + stretch * (certain.y - eta[0])
+        point.z[:], certain.y[:] = z[pair], y[pair]
         evaluate(built.link, taylor, base, certain, sub, point, work)
         run(
             built.link,

@@ -15,6 +15,9 @@ from streammc.trace.run_directory import RunDirectory
 SIZE = 8
 SOME = ("hmc-ecs", "hmc-ecs-signed", "laplace", "mh", "mh-austere", "pt", "tt", "sghmc")
 """A sampler for every way in which the rows of drawn groups are read."""
+FEW = {"n_levels": 3, "n_steps": 4}
+OPTIONS = {"pt": FEW, "tt": FEW}
+"""Levels and leapfrog steps, of which the defaults have many; moves are the same."""
 BIASED = {"sghmc"}
 """Samplers whose target differs from the posterior by more than the error of these draws."""
 
@@ -35,7 +38,7 @@ def table(groups=120):
 
 def draws_of(name, groups, draws=1500, chains=2):
     """Return draws (chains, draws, 3) of the coefficients and log tau."""
-    sampler = registry.sampler(name)()
+    sampler = registry.sampler(name)(**OPTIONS.get(name, {}))
     run = sample(
         table(groups),
         models.logistic(),

@@ -12,9 +12,9 @@ import pytest
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"
 CHAINS = 8
-DRAWS = {"pt": 6000, "spt": 16_000, "tt": 16_000, "stt": 16_000}
-"""Per chain: the Monte Carlo standard error of the mass is about 0.015, so that 4.5 of them are a
-third of what separates the mass from a half."""
+DRAWS = {"pt": 3000, "spt": 8000, "tt": 8000, "stt": 8000}
+"""Per chain: the Monte Carlo standard error of the mass is about 0.02, so that 4.5 of them are
+half of what separates the mass from a half."""
 
 
 @pytest.fixture
