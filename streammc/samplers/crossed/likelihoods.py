@@ -219,11 +219,12 @@ def draw_effects(link, family, table, values, offset, f, walk, y, trial, rng):  
     )
 )  # fmt: skip
 def expand(link, family, table, values, offset, walk, y, gradient, hessian, z):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood at theta, write its gradient and minus a Hessian that is positive.
+    """Return the log-likelihood at theta, write its gradient and about minus its Hessian.
 
     They are of coefficients, scalars and the logarithms of the scales, effects moving with these.
     Of the predictor's curvature negative parts are left out, and the second derivative of the
-    predictor in a scale.
+    predictor in a scale. The last row of ``hessian`` (D + 1, D) has the sums of the
+    squares of the derivatives in the scalars.
     """
     F, q, s = table.first.shape[0] - 1, family.q, family.scalars
     D, p, n = q + s + F, 1 + family.scalars, values.shape[1]
@@ -272,6 +273,7 @@ def expand(link, family, table, values, offset, walk, y, gradient, hessian, z): 
             at_pair = 1 + p + p
             for a in range(s):
                 gradient[q + a] += w * out[2 + a, i]
+                hessian[D, q + a] += w * out[2 + a, i] * out[2 + a, i]
                 for b in range(a, s):
                     hessian[q + b, q + a] -= w * out[at_pair, i]
                     at_pair += 1
@@ -285,33 +287,61 @@ def expand(link, family, table, values, offset, walk, y, gradient, hessian, z): 
     return total
 
 
-@jit(i8(matrix, vector, vector, vector), borrow=False)
-def _newton(A, gradient, theta, mean):  # type: ignore[no-untyped-def]
-    """Replace ``A`` by its Cholesky factor, write ``theta + A^-1 gradient``; 0 if it has none."""
-    D = theta.shape[0]
-    for j in range(D):
+@inline
+def _factor(A, root):  # type: ignore[no-untyped-def]
+    """Write the Cholesky factor of ``A`` by its lower triangle; return whether it has one."""
+    for j in range(root.shape[0]):
         for k in range(j + 1):
             total = A[j, k]
             for i in range(k):
-                total -= A[j, i] * A[k, i]
+                total -= root[j, i] * root[k, i]
             if j == k:
                 if not total > 0.0:
-                    return 0
-                A[j, j] = math.sqrt(total)
+                    return False
+                root[j, j] = math.sqrt(total)
             else:
-                A[j, k] = total / A[k, k]
+                root[j, k] = total / root[k, k]
+    return True
+
+
+@jit(i8(FAMILY_TYPE, matrix, vector, vector, vector, matrix, vector))
+def _newton(family, A, gradient, curvature, theta, root, mean):  # type: ignore[no-untyped-def]
+    """Write the mean and the root of the precision of a step from ``theta``; 0 if it has none.
+
+    To ``A`` the curvature of the prior is added. Logarithms step by 1 at most. Where ``A`` is not
+    positive, scalars step by themselves, by the squares of their derivatives. A step is at most 3
+    standard deviations long.
+    """
+    D, q, s = theta.shape[0], family.q, family.scalars
+    for j in range(D):
+        A[j, j] += curvature[j]
+        if j >= q:
+            A[j, j] = max(A[j, j], 1.0)
+    if not _factor(A, root):
+        for a in range(q, q + s):
+            for j in range(D):
+                if j > a:
+                    A[j, a] = 0.0
+                elif j < a:
+                    A[a, j] = 0.0
+            A[a, a] = max(A[D, a] + curvature[a], 1.0)
+        if not _factor(A, root):
+            return 0
+    square = 0.0
     for j in range(D):
         total = gradient[j]
         for i in range(j):
-            total -= A[j, i] * mean[i]
-        mean[j] = total / A[j, j]
+            total -= root[j, i] * mean[i]
+        mean[j] = total / root[j, j]
+        square += mean[j] * mean[j]
+    length = min(1.0, 3.0 / math.sqrt(max(square, 1e-300)))
     for j in range(D - 1, -1, -1):
         total = mean[j]
         for i in range(j + 1, D):
-            total -= A[i, j] * mean[i]
-        mean[j] = total / A[j, j]
+            total -= root[i, j] * mean[i]
+        mean[j] = total / root[j, j]
     for j in range(D):
-        mean[j] += theta[j]
+        mean[j] = theta[j] + length * mean[j]
     return 1
 
 
@@ -348,36 +378,33 @@ def _scale_effects(table, walk, at, sign):  # type: ignore[no-untyped-def]
 def draw_theta(link, family, table, values, offset, walk, y, z, rng):  # type: ignore[no-untyped-def]
     """Propose and accept theta, effects moving with their scales; return the log-likelihood."""
     D, F = walk.theta.shape[0], table.first.shape[0] - 1
-    A, B = np.zeros((D, D)), np.zeros((D, D))
+    A, B = np.zeros((D + 1, D)), np.zeros((D + 1, D))
+    root, back_root = np.zeros((D, D)), np.zeros((D, D))
     gradient, curvature = np.zeros(D), np.zeros(D)
     mean, back, old, moved = np.zeros(D), np.zeros(D), walk.theta.copy(), np.zeros(F)
     value = expand(link, family, table, values, offset, walk, y, gradient, A, z)
     density = value + log_prior(walk.theta, family.prior, gradient)
     prior_curvature(walk.theta, family.prior, curvature)
-    for j in range(D):
-        A[j, j] += curvature[j]
     walk.counts[GLOBAL_PROPOSED] += 1.0
-    old[:] = walk.theta
-    if _newton(A, gradient, old, mean) == 0:
+    if _newton(family, A, gradient, curvature, old, root, mean) == 0:
         return value
     for j in range(D - 1, -1, -1):
         total = rng.standard_normal()
         for i in range(j + 1, D):
-            total -= A[i, j] * (walk.theta[i] - mean[i])
-        walk.theta[j] = mean[j] + total / A[j, j]
+            total -= root[i, j] * (walk.theta[i] - mean[i])
+        walk.theta[j] = mean[j] + total / root[j, j]
     for f in range(F):
         moved[f] = walk.theta[D - F + f] - old[D - F + f]
     _scale_effects(table, walk, moved, 1.0)
     new = expand(link, family, table, values, offset, walk, y, gradient, B, z)
     density_new = new + log_prior(walk.theta, family.prior, gradient)
     prior_curvature(walk.theta, family.prior, curvature)
-    for j in range(D):
-        B[j, j] += curvature[j]
     accepted = False
-    if math.isfinite(density_new) and _newton(B, gradient, walk.theta, back) == 1:
-        ratio = density_new - density + _log_normal(B, back, old)
-        ratio -= _log_normal(A, mean, walk.theta)
-        accepted = math.log(1.0 - rng.random()) < ratio
+    if math.isfinite(density_new):
+        if _newton(family, B, gradient, curvature, walk.theta, back_root, back) == 1:
+            ratio = density_new - density + _log_normal(back_root, back, old)
+            ratio -= _log_normal(root, mean, walk.theta)
+            accepted = math.log(1.0 - rng.random()) < ratio
     if accepted:
         value = new
         walk.counts[GLOBAL_ACCEPTED] += 1.0
