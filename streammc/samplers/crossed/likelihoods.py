@@ -88,6 +88,15 @@ class Walk(NamedTuple):
     """Scratch of a tile: predictors."""
     out: Vector
     """Scratch of a tile: what the link writes."""
+    y: Vector
+    """Scratch of a block: responses."""
+    own: Vector
+    """Scratch of a tile: the effect of each row in the first factor."""
+    z: Vector
+    """Scratch of a row: derivatives of its predictor in theta, (q + s + F,)."""
+    trial: Matrix
+    """(BLOCK_ROWS, 4) scratch of the levels of a block: proposed effect, log density, mean and
+    precision of the proposal."""
 
 
 def allocate_walk(family: Family, levels: int, factors: int, largest: int) -> Walk:
@@ -102,6 +111,10 @@ def allocate_walk(family: Family, levels: int, factors: int, largest: int) -> Wa
         np.zeros((3, block)),
         np.zeros(p * TILE),
         np.zeros((1 + p + p * (p + 1) // 2) * TILE),
+        np.zeros(block),
+        np.zeros(TILE),
+        np.zeros(family.q + family.scalars + factors),
+        np.zeros((BLOCK_ROWS, 4)),
     )
 
 
@@ -129,22 +142,19 @@ def _tile(link, family, walk, y, first, count, order):  # type: ignore[no-untype
 @jit(
     *(
         types.void(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, i8, WALK_TYPE, vector, vector,
-            GENERATOR_TYPE,
+            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, i8, WALK_TYPE, GENERATOR_TYPE,
         )
         for own in _VALUES
     )
 )  # fmt: skip
-def draw_effects(link, family, table, values, offset, f, walk, y, trial, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept the effects of factor ``f``.
-
-    ``y`` and ``trial`` are scratch of the rows of a block, and of the levels of the factor (6 each).
-    """
+def draw_effects(link, family, table, values, offset, f, walk, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept the effects of factor ``f``."""
     F, q = table.first.shape[0] - 1, family.q
     first, last = table.first[f], table.first[f + 1]
     tau = math.exp(walk.theta[q + family.scalars + f])
     own = 1.0 / (tau * tau)
     effects, known, terms = walk.effects, walk.known, walk.terms
+    y, trial = walk.y, walk.trial
     weighted = table.row_weight.shape[1] > 0
     low = first
     while low < last:
@@ -165,7 +175,7 @@ def draw_effects(link, family, table, values, offset, f, walk, y, trial, rng):  
             y[i - begin] = values[f, i, q]
         for attempt in range(2):
             for l in range(low, high):
-                u = effects[l] if attempt == 0 else trial[6 * (l - low)]
+                u = effects[l] if attempt == 0 else trial[l - low, 0]
                 for i in range(table.start[l + f] - begin, table.start[l + 1 + f] - begin):
                     terms[0, i] = known[i] + u
             for at in range(0, end - begin, TILE):
@@ -185,23 +195,21 @@ def draw_effects(link, family, table, values, offset, f, walk, y, trial, rng):  
                     value += terms[0, i]
                     gradient += terms[1, i]
                     curvature -= terms[2, i]
-                place = 6 * (l - low)
-                u = effects[l] if attempt == 0 else trial[place]
+                u = effects[l] if attempt == 0 else trial[l - low, 0]
                 value -= 0.5 * own * u * u
                 precision = max(curvature, 0.0) + own
                 mean = u + (gradient - own * u) / precision
                 if attempt == 0:
                     step = mean + rng.standard_normal() / math.sqrt(precision)
-                    trial[place] = step
-                    trial[place + 1] = value
-                    trial[place + 2] = mean
-                    trial[place + 3] = precision
+                    own_trial = trial[l - low]
+                    own_trial[0], own_trial[1] = step, value
+                    own_trial[2], own_trial[3] = mean, precision
                 else:
-                    old, before = effects[l], trial[place + 3]
-                    ratio = value - trial[place + 1]
+                    old, before = effects[l], trial[l - low, 3]
+                    ratio = value - trial[l - low, 1]
                     ratio += 0.5 * (math.log(precision) - math.log(before))
                     ratio -= 0.5 * precision * (old - mean) ** 2
-                    ratio += 0.5 * before * (u - trial[place + 2]) ** 2
+                    ratio += 0.5 * before * (u - trial[l - low, 2]) ** 2
                     walk.counts[PROPOSED] += 1.0
                     if math.log(1.0 - rng.random()) < ratio:
                         effects[l] = u
@@ -212,13 +220,12 @@ def draw_effects(link, family, table, values, offset, f, walk, y, trial, rng):  
 @jit(
     *(
         f8(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, vector, vector, matrix,
-            vector,
+            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, vector, matrix,
         )
         for own in _VALUES
     )
 )  # fmt: skip
-def expand(link, family, table, values, offset, walk, y, gradient, hessian, z):  # type: ignore[no-untyped-def]
+def expand(link, family, table, values, offset, walk, gradient, hessian):  # type: ignore[no-untyped-def]
     """Return the log-likelihood at theta, write its gradient and about minus its Hessian.
 
     They are of coefficients, scalars and the logarithms of the scales, effects moving with these.
@@ -229,6 +236,7 @@ def expand(link, family, table, values, offset, walk, y, gradient, hessian, z): 
     F, q, s = table.first.shape[0] - 1, family.q, family.scalars
     D, p, n = q + s + F, 1 + family.scalars, values.shape[1]
     weighted = table.row_weight.shape[1] > 0
+    y, z = walk.y, walk.z
     gradient[:] = 0.0
     hessian[:, :] = 0.0
     total = 0.0
@@ -240,14 +248,14 @@ def expand(link, family, table, values, offset, walk, y, gradient, hessian, z): 
             eta = offset[0, row] if offset.shape[1] > 0 else 0.0
             while table.start[l + 1] <= row:
                 l += 1
-            eta += walk.effects[l]
+            walk.own[i] = walk.effects[l]
+            eta += walk.own[i]
             for place in range(F - 1):
                 eta += walk.effects[table.codes[place, row]]
             for j in range(q):
                 eta += values[0, row, j] * walk.theta[j]
             walk.tile[i] = eta
             y[i] = values[0, row, q]
-            z[i] = walk.effects[l]
         out = _tile(link, family, walk, y, 0, count, 2)
         part = 0.0
         for i in range(count):
@@ -255,35 +263,30 @@ def expand(link, family, table, values, offset, walk, y, gradient, hessian, z): 
             w = table.row_weight[0, row] if weighted else 1.0
             part += w * out[0, i]
             slope, curve = w * out[1, i], max(-w * out[1 + p, i], 0.0)
-            for j in range(q + F):
-                if j < q:
-                    x, to = values[0, row, j], j
-                else:
-                    x = z[i] if j == q else walk.effects[table.codes[j - q - 1, row]]
-                    to = j + s
-                gradient[to] += slope * x
+            for j in range(q):  # how the predictor depends on what is linear in it
+                z[j] = values[0, row, j]
+            for a in range(s):
+                z[q + a] = 0.0
+            z[q + s] = walk.own[i]
+            for place in range(F - 1):
+                z[q + s + 1 + place] = walk.effects[table.codes[place, row]]
+            for j in range(D):
+                gradient[j] += slope * z[j]
                 for k in range(j + 1):
-                    if k < q:
-                        hessian[to, k] += curve * x * values[0, row, k]
-                    else:
-                        v = z[i] if k == q else walk.effects[table.codes[k - q - 1, row]]
-                        hessian[to, k + s] += curve * x * v
-                for a in range(s):
-                    hessian[to, q + a] -= w * out[2 + p + a, i] * x
-            at_pair = 1 + p + p
+                    hessian[j, k] += curve * z[j] * z[k]
+            pair = 1 + p + p
             for a in range(s):
                 gradient[q + a] += w * out[2 + a, i]
                 hessian[D, q + a] += w * out[2 + a, i] * out[2 + a, i]
+                cross = w * out[2 + p + a, i]
+                for j in range(q):
+                    hessian[q + a, j] -= cross * z[j]
+                for j in range(q + s, D):
+                    hessian[j, q + a] -= cross * z[j]
                 for b in range(a, s):
-                    hessian[q + b, q + a] -= w * out[at_pair, i]
-                    at_pair += 1
+                    hessian[q + b, q + a] -= w * out[pair, i]
+                    pair += 1
         total += part
-    for j in range(D):
-        for k in range(D):
-            if k > j and (hessian[k, j] != 0.0):
-                hessian[j, k] = hessian[k, j]
-            elif k > j:
-                hessian[k, j] = hessian[j, k]
     return total
 
 
@@ -369,20 +372,19 @@ def _scale_effects(table, walk, at, sign):  # type: ignore[no-untyped-def]
 @jit(
     *(
         f8(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, vector, vector,
-            GENERATOR_TYPE,
+            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, GENERATOR_TYPE,
         )
         for own in _VALUES
     )
 )  # fmt: skip
-def draw_theta(link, family, table, values, offset, walk, y, z, rng):  # type: ignore[no-untyped-def]
+def draw_theta(link, family, table, values, offset, walk, rng):  # type: ignore[no-untyped-def]
     """Propose and accept theta, effects moving with their scales; return the log-likelihood."""
     D, F = walk.theta.shape[0], table.first.shape[0] - 1
     A, B = np.zeros((D + 1, D)), np.zeros((D + 1, D))
     root, back_root = np.zeros((D, D)), np.zeros((D, D))
     gradient, curvature = np.zeros(D), np.zeros(D)
     mean, back, old, moved = np.zeros(D), np.zeros(D), walk.theta.copy(), np.zeros(F)
-    value = expand(link, family, table, values, offset, walk, y, gradient, A, z)
+    value = expand(link, family, table, values, offset, walk, gradient, A)
     density = value + log_prior(walk.theta, family.prior, gradient)
     prior_curvature(walk.theta, family.prior, curvature)
     walk.counts[GLOBAL_PROPOSED] += 1.0
@@ -396,15 +398,15 @@ def draw_theta(link, family, table, values, offset, walk, y, z, rng):  # type: i
     for f in range(F):
         moved[f] = walk.theta[D - F + f] - old[D - F + f]
     _scale_effects(table, walk, moved, 1.0)
-    new = expand(link, family, table, values, offset, walk, y, gradient, B, z)
+    new = expand(link, family, table, values, offset, walk, gradient, B)
     density_new = new + log_prior(walk.theta, family.prior, gradient)
     prior_curvature(walk.theta, family.prior, curvature)
     accepted = False
-    if math.isfinite(density_new):
-        if _newton(family, B, gradient, curvature, walk.theta, back_root, back) == 1:
-            ratio = density_new - density + _log_normal(back_root, back, old)
-            ratio -= _log_normal(root, mean, walk.theta)
-            accepted = math.log(1.0 - rng.random()) < ratio
+    finite = math.isfinite(density_new)
+    if finite and _newton(family, B, gradient, curvature, walk.theta, back_root, back) == 1:
+        ratio = density_new - density + _log_normal(back_root, back, old)
+        ratio -= _log_normal(root, mean, walk.theta)
+        accepted = math.log(1.0 - rng.random()) < ratio
     if accepted:
         value = new
         walk.counts[GLOBAL_ACCEPTED] += 1.0
@@ -446,17 +448,16 @@ def shift(family, table, f, walk, rng):  # type: ignore[no-untyped-def]
 @jit(
     *(
         f8(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, vector, vector, vector,
-            GENERATOR_TYPE,
+            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, GENERATOR_TYPE,
         )
         for own in _VALUES
     )
 )  # fmt: skip
-def sweep(link, family, table, values, offset, walk, y, z, trial, rng):  # type: ignore[no-untyped-def]
+def sweep(link, family, table, values, offset, walk, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""
     D, F = walk.theta.shape[0], table.first.shape[0] - 1
     for f in range(F):
-        draw_effects(link, family, table, values, offset, f, walk, y, trial, rng)
+        draw_effects(link, family, table, values, offset, f, walk, rng)
         shift(family, table, f, walk, rng)
         squares = 0.0
         for l in range(table.first[f], table.first[f + 1]):
@@ -464,7 +465,7 @@ def sweep(link, family, table, values, offset, walk, y, z, trial, rng):  # type:
         levels = float(table.first[f + 1] - table.first[f])
         at = D - F + f
         walk.theta[at] = slice_scale(0, walk.theta[at], levels, squares, family.prior, at, rng)
-    value = draw_theta(link, family, table, values, offset, walk, y, z, rng)
+    value = draw_theta(link, family, table, values, offset, walk, rng)
     for f in range(F):
         t = walk.theta[D - F + f]
         squares = 0.0
