@@ -34,6 +34,7 @@ from streammc.numerics.jit import (
     LINK_TYPE,
     f8,
     i8,
+    index_vector,
     inline,
     jit,
     matrix,
@@ -42,7 +43,7 @@ from streammc.numerics.jit import (
 )
 from streammc.numerics.prior import log_prior, prior_curvature
 from streammc.protocols import Matrix, Vector
-from streammc.samplers.crossed.sweep import CROSSED_TYPE, slice_scale
+from streammc.samplers.crossed.sweep import CROSSED_TYPE, Crossed, slice_scale
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
 BLOCK_ROWS: Final = 1 << 13
@@ -59,7 +60,8 @@ class Family(NamedTuple):
     prior: Matrix
     """Table of the prior of theta."""
     constant: Matrix
-    """(L, q) value of each column in each level, NaN where it varies there or is not shifted."""
+    """(L, q) value of each column in each level, NaN in all levels of a factor if it varies within
+    one; 0 in levels without rows."""
 
 
 class Rows(NamedTuple):
@@ -99,10 +101,12 @@ class Walk(NamedTuple):
     precision of the proposal."""
 
 
-def allocate_walk(family: Family, levels: int, factors: int, largest: int) -> Walk:
-    """Return the state of a chain; ``largest`` is the number of rows of the largest level."""
-    p = 1 + family.scalars
-    block = max(BLOCK_ROWS, largest)
+def allocate_walk(family: Family, table: Crossed) -> Walk:
+    """Return the position of a chain."""
+    p, factors = 1 + family.scalars, len(table.first) - 1
+    levels = int(table.first[-1])
+    bounds = [table.start[table.first[f] + f : table.first[f + 1] + f + 1] for f in range(factors)]
+    block = max(BLOCK_ROWS, *(int(np.diff(each).max()) for each in bounds))
     return Walk(
         np.zeros(family.q + family.scalars + factors),
         np.zeros(levels),
@@ -121,6 +125,35 @@ def allocate_walk(family: Family, levels: int, factors: int, largest: int) -> Wa
 FAMILY_TYPE: Any = record_type(Family)
 WALK_TYPE: Any = record_type(Walk)
 _VALUES: Final = [types.Array(each, 3, "C") for each in (types.float32, types.float64)]
+
+
+def constants_of(table: Crossed, rows: Rows, q: int) -> Matrix:
+    """Return ``Family.constant``: the columns that do not vary within the levels of a factor."""
+    constant = np.full((int(table.first[-1]), q), np.nan)
+    for f in range(len(table.first) - 1):
+        low, high = int(table.first[f]), int(table.first[f + 1])
+        start = table.start[low + f : high + f + 1]
+        seen = np.flatnonzero(np.diff(start))
+        for j in range(q):
+            if is_constant(rows.values[f], j, start):
+                constant[low:high, j] = 0.0
+                constant[low + seen, j] = rows.values[f, start[seen], j]
+    return constant
+
+
+@jit(
+    *(
+        types.boolean(types.Array(each, 2, "C"), i8, index_vector)
+        for each in (types.float32, types.float64)
+    )
+)
+def is_constant(values, j, start):  # type: ignore[no-untyped-def]
+    """Return whether column ``j`` of rows in the order of levels does not vary within any."""
+    for l in range(start.shape[0] - 1):
+        for i in range(start[l] + 1, start[l + 1]):
+            if values[i, j] != values[start[l], j]:
+                return False
+    return True
 
 
 @inline
