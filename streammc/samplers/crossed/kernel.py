@@ -260,12 +260,15 @@ class Position(ABC):
     """(L,)."""
 
     @abstractmethod
-    def start(self, theta: Vector) -> None:
-        """Begin with parameters (d,), and no effects."""
+    def start(self, theta: Vector, rng: np.random.Generator) -> None:
+        """Begin with parameters (d,), and effects near none, or what they are given these."""
 
     @abstractmethod
     def sweep(self, rng: np.random.Generator) -> float:
         """Draw everything; return the log density of responses and effects but for the prior."""
+
+    def learn(self) -> None:  # noqa: B027
+        """Let the last sweep, one of warm-up, count for how the next ones move."""
 
     @abstractmethod
     def write(self, theta: Vector) -> None:
@@ -305,7 +308,7 @@ class SumsPosition(Position):
         self.effects = self._state.effects
         self._least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
 
-    def start(self, theta: Vector) -> None:
+    def start(self, theta: Vector, rng: np.random.Generator) -> None:
         """Begin with these scales."""
         F = len(self._state.spread)
         self._state.log_scale[:] = np.append(theta[-F:], theta[-F - 1])
@@ -360,24 +363,39 @@ class RowsPosition(Position):
         self._walk = allocate_walk(problem.family, problem.table)
         self.effects = self._walk.effects
 
-    def start(self, theta: Vector) -> None:
-        """Begin with these parameters."""
+    def start(self, theta: Vector, rng: np.random.Generator) -> None:
+        """Begin with these parameters, and go uphill in all but the scales of effects."""
         self._walk.theta[:] = theta
+        for _ in range(likelihoods.CLIMBS):
+            self._sweep(True, rng)
 
     def sweep(self, rng: np.random.Generator) -> float:
         """Draw everything; see ``Position``."""
+        return self._sweep(False, rng)
+
+    def _sweep(self, climb: bool, rng: np.random.Generator) -> float:
         problem = self._problem
-        shared = problem.link, problem.family, problem.table
-        value: float = likelihoods.sweep(*shared, *problem.rows, self._walk, rng)
+        shared = problem.link, problem.family, problem.table, problem.rows
+        value: float = likelihoods.sweep(*shared, self._walk, climb, rng)
         return value
+
+    def learn(self) -> None:
+        """Let the last sweep count; see ``Position``."""
+        likelihoods.learn(self._problem.table, self._walk)
 
     def write(self, theta: Vector) -> None:
         """Write the parameters (d,)."""
         theta[:] = self._walk.theta
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return parameters and effects."""
-        return {"theta": self._walk.theta, "effects": self._walk.effects}
+        """Return parameters and effects, and what warm-up has learnt."""
+        walk = self._walk
+        return {"theta": walk.theta, "effects": walk.effects, "pull": walk.pull}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from :meth:`arrays`."""
+        super().restore(arrays)
+        likelihoods.set_powers(self._problem.table, self._walk)
 
 
 def kept_draws(levels: int, wanted: int | None) -> int:
@@ -408,7 +426,7 @@ class GibbsChain(Chain):
         theta = self.problem.base.theta_star.copy()
         F = len(self.problem.table.first) - 1
         theta[-F:] += _DISPERSED * self._kernel_rng.standard_normal(F)
-        self._position.start(theta)
+        self._position.start(theta, self._kernel_rng)
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON; see ``common.chains``.
@@ -456,7 +474,9 @@ class GibbsChain(Chain):
             position.write(out)
             row[0] = value + log_prior(out, prior, slope)
             row[1] = n
-            if not warmup:
+            if warmup:
+                position.learn()
+            else:
                 self._keep(position.effects)
         self.iteration += len(theta)
         self.rows_gathered += n * len(theta)

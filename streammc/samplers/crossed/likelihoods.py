@@ -5,23 +5,28 @@
 
 Given all else the effects of one factor are independent. A sweep
 
-1. proposes, factor by factor, each effect from the Normal of a Newton step, and accepts it by
+1. proposes, factor by factor, each effect from the Student t of a Newton step, and accepts it by
    itself (Metropolis and Hastings), so that as many moves as there are levels cost two evaluations
    of each row; then the scale of the factor is drawn from ``p(tau | u)`` by a slice;
 2. shifts: with ``x_j`` a column that is constant within the levels of a factor, as the intercept
    is, ``beta_j + delta`` and ``u_f[l] - delta x_j[l]`` leave every predictor as it is. ``delta`` is
    drawn from what is left, the prior of the effects, and accepted by the prior of beta;
-3. proposes coefficients, scalars and scales together, effects moving with their scales (``u_f =
-   tau_f v_f`` with v_f fixed; Yu and Meng 2011), from the Normal of a Newton step.
+3. proposes coefficients, scalars and scales together, from the Student t of a Newton step. Effects
+   move with their scales: of ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
 
 Without the second coefficients and effects would pass each other in small steps, the smaller the
-more rows a level has; without the third scales of levels with few rows would.
+more rows a level has. In the third ``a`` is 1 for a level without rows and falls to 0 for one with
+very many (Papaspiliopoulos, Roberts and Skold 2007): where the rows of a level have ``c_l`` times
+the information on its effect that its distribution has, the mean square of the effect given tau
+moves with ``tau^2a``, ``a = 1 - (c_l / (1 + c_l))^2``. ``c_l`` is ``n_l`` times the information of
+a row, of which warm-up finds the mean. For Student t proposals the ratio of densities is bounded
+wherever the posterior has the tails of a normal or an exponential.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -48,7 +53,13 @@ from streammc.samplers.crossed.sweep import CROSSED_TYPE, Crossed, slice_scale
 _HALF_LOG_2PI: Final = 0.9189385332046728
 BLOCK_ROWS: Final = 1 << 13
 """Rows of the levels that are drawn together, unless one has more."""
-ACCEPTED, PROPOSED, GLOBAL_ACCEPTED, GLOBAL_PROPOSED = range(4)
+DF: Final = 10.0
+"""Degrees of freedom of proposals."""
+CLIMBS: Final = 12
+"""Sweeps before the first that only go uphill, with the scales of the effects as they are."""
+_LEARNT: Final = 0.1
+"""Weight of a sweep of warm-up in the information of a row."""
+ACCEPTED, PROPOSED, GLOBAL_ACCEPTED, GLOBAL_PROPOSED, INFORMATION = range(5)
 
 
 class Family(NamedTuple):
@@ -65,79 +76,93 @@ class Family(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows in the order of each factor."""
+    """All rows in the order of each factor, in the precision of the store."""
 
-    values: NDArray[Any]
-    """(F, n, q + 1) columns, and response."""
+    single: Annotated[NDArray[np.float32], 3]
+    """(F, n, q + 1) columns, and response; n = 0 in double precision."""
+    double: Annotated[NDArray[np.float64], 3]
+    """The same; n = 0 in single precision."""
     offset: Matrix
     """(F, n); (F, 0) without."""
 
 
 class Walk(NamedTuple):
-    """A draw, and scratch; written in place."""
+    """A draw, what warm-up has learnt, and scratch; written in place."""
 
     theta: Vector
     """(q + s + F,) coefficients, scalars, logarithms of the scales."""
     effects: Vector
     """(L,)."""
+    pull: Vector
+    """(F,) information of a row on an effect over that of its distribution."""
     counts: Vector
-    """(4,) accepted and proposed effects, accepted and proposed steps of theta."""
+    """(5,) accepted and proposed effects and steps of theta; mean information of a row at last."""
+    power: Vector
+    """(L,) ``a``, by :func:`set_powers`."""
+    before: Vector
+    """Scratch (L,): effects before a step of theta."""
+    moving: Matrix
+    """Scratch (L, 3): effects, and two derivatives of them in the logarithm of the scale."""
     known: Vector
     """Scratch of a block: predictors without the effect of the factor."""
-    terms: Matrix
-    """(3, block) log-likelihood of rows and its derivatives in the predictor."""
-    tile: Vector
-    """Scratch of a tile: predictors."""
-    out: Vector
-    """Scratch of a tile: what the link writes."""
     y: Vector
     """Scratch of a block: responses."""
-    own: Vector
-    """Scratch of a tile: the effect of each row in the first factor."""
-    z: Vector
-    """Scratch of a row: derivatives of its predictor in theta, (q + s + F,)."""
+    terms: Matrix
+    """Scratch of a block (3, block): log-likelihood of rows, its derivatives in the predictor."""
     trial: Matrix
-    """(BLOCK_ROWS, 4) scratch of the levels of a block: proposed effect, log density, mean and
+    """Scratch of the levels of a block (BLOCK_ROWS, 4): proposed effect, log density, centre and
     precision of the proposal."""
+    z: Matrix
+    """Scratch of a tile (q + s + 2 F, TILE): derivatives of predictors in theta, columns first; of
+    scales the second ones too."""
+    eta: Vector
+    """Scratch of a tile: predictors, and scalars."""
+    out: Vector
+    """Scratch of a tile: what the link writes."""
 
 
 def allocate_walk(family: Family, table: Crossed) -> Walk:
     """Return the position of a chain."""
     p, factors = 1 + family.scalars, len(table.first) - 1
-    levels = int(table.first[-1])
+    levels, d = int(table.first[-1]), family.q + family.scalars + factors
     bounds = [table.start[table.first[f] + f : table.first[f + 1] + f + 1] for f in range(factors)]
     block = max(BLOCK_ROWS, *(int(np.diff(each).max()) for each in bounds))
     return Walk(
-        np.zeros(family.q + family.scalars + factors),
-        np.zeros(levels),
-        np.zeros(4),
-        np.zeros(block),
-        np.zeros((3, block)),
-        np.zeros(p * TILE),
-        np.zeros((1 + p + p * (p + 1) // 2) * TILE),
-        np.zeros(block),
-        np.zeros(TILE),
-        np.zeros(family.q + family.scalars + factors),
-        np.zeros((BLOCK_ROWS, 4)),
+        theta=np.zeros(d),
+        effects=np.zeros(levels),
+        pull=np.zeros(factors),
+        counts=np.zeros(5),
+        power=np.ones(levels),
+        before=np.zeros(levels),
+        moving=np.zeros((levels, 3)),
+        known=np.zeros(block),
+        y=np.zeros(block),
+        terms=np.zeros((3, block)),
+        trial=np.zeros((BLOCK_ROWS, 4)),
+        z=np.zeros((d + factors, TILE)),
+        eta=np.zeros(p * TILE),
+        out=np.zeros((1 + p + p * (p + 1) // 2) * TILE),
     )
 
 
 FAMILY_TYPE: Any = record_type(Family)
+ROWS_TYPE: Any = record_type(Rows)
 WALK_TYPE: Any = record_type(Walk)
-_VALUES: Final = [types.Array(each, 3, "C") for each in (types.float32, types.float64)]
+_PROBLEM: Final = (LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, ROWS_TYPE, WALK_TYPE)
 
 
 def constants_of(table: Crossed, rows: Rows, q: int) -> Matrix:
     """Return ``Family.constant``: the columns that do not vary within the levels of a factor."""
     constant = np.full((int(table.first[-1]), q), np.nan)
+    values = rows.single if rows.single.shape[1] else rows.double
     for f in range(len(table.first) - 1):
         low, high = int(table.first[f]), int(table.first[f + 1])
         start = table.start[low + f : high + f + 1]
         seen = np.flatnonzero(np.diff(start))
         for j in range(q):
-            if is_constant(rows.values[f], j, start):
+            if is_constant(values[f], j, start):
                 constant[low:high, j] = 0.0
-                constant[low + seen, j] = rows.values[f, start[seen], j]
+                constant[low + seen, j] = values[f, start[seen], j]
     return constant
 
 
@@ -157,37 +182,49 @@ def is_constant(values, j, start):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _tile(link, family, walk, y, first, count, order):  # type: ignore[no-untyped-def]
-    """Evaluate a tile, whose predictors are at the beginning of ``walk.tile``; return the views."""
-    s = family.scalars
-    eta = matrix_view(walk.tile, 1 + s, count)
-    for a in range(s):
-        value = walk.theta[family.q + a]
+def _load(family, rows, f, begin, count, walk, y, at):  # type: ignore[no-untyped-def]
+    """Write columns, responses, and the part of predictors that is not of effects, of a tile."""
+    q, z, eta = family.q, walk.z, walk.eta
+    if rows.single.shape[1] > 0:
         for i in range(count):
-            eta[1 + a, i] = value
-    p = 1 + s
+            for j in range(q):
+                z[j, i] = rows.single[f, begin + i, j]
+            y[at + i] = rows.single[f, begin + i, q]
+    else:
+        for i in range(count):
+            for j in range(q):
+                z[j, i] = rows.double[f, begin + i, j]
+            y[at + i] = rows.double[f, begin + i, q]
+    for i in range(count):
+        eta[i] = rows.offset[f, begin + i] if rows.offset.shape[1] > 0 else 0.0
+    for j in range(q):
+        slope = walk.theta[j]
+        for i in range(count):
+            eta[i] += z[j, i] * slope
+
+
+@inline
+def _evaluate(link, family, walk, y, first, count):  # type: ignore[no-untyped-def]
+    """Return what the link writes of a tile, whose predictors begin ``walk.eta``."""
+    p = 1 + family.scalars
+    eta = matrix_view(walk.eta, p, count)
+    for a in range(1, p):
+        value = walk.theta[family.q + a - 1]
+        for i in range(count):
+            eta[a, i] = value
     out = matrix_view(walk.out, 1 + p + p * (p + 1) // 2, count)
-    design = matrix_view(walk.tile, count, 0).T
-    link(eta, design, y[first : first + count], family.constants, order, out)
+    design = matrix_view(walk.eta, count, 0).T
+    link(eta, design, y[first : first + count], family.constants, 2, out)
     return out
 
 
-@jit(
-    *(
-        types.void(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, i8, WALK_TYPE, GENERATOR_TYPE,
-        )
-        for own in _VALUES
-    )
-)  # fmt: skip
-def draw_effects(link, family, table, values, offset, f, walk, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept the effects of factor ``f``."""
-    F, q = table.first.shape[0] - 1, family.q
+@jit(types.void(*_PROBLEM, i8, i8, GENERATOR_TYPE))
+def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept the effects of factor ``f``; with ``climb``, go uphill."""
+    F, p = table.first.shape[0] - 1, 1 + family.scalars
     first, last = table.first[f], table.first[f + 1]
-    tau = math.exp(walk.theta[q + family.scalars + f])
-    own = 1.0 / (tau * tau)
-    effects, known, terms = walk.effects, walk.known, walk.terms
-    y, trial = walk.y, walk.trial
+    prior = math.exp(-2.0 * walk.theta[family.q + family.scalars + f])
+    effects, known, terms, trial = walk.effects, walk.known, walk.terms, walk.trial
     weighted = table.row_weight.shape[1] > 0
     low = first
     while low < last:
@@ -198,14 +235,14 @@ def draw_effects(link, family, table, values, offset, f, walk, rng):  # type: ig
                 break
             high += 1
         end = table.start[high + f]
-        for i in range(begin, end):
-            total = offset[f, i] if offset.shape[1] > 0 else 0.0
-            for place in range(F - 1):
-                total += effects[table.codes[f * (F - 1) + place, i]]
-            for j in range(q):
-                total += values[f, i, j] * walk.theta[j]
-            known[i - begin] = total
-            y[i - begin] = values[f, i, q]
+        for at in range(0, end - begin, TILE):
+            count = min(TILE, end - begin - at)
+            _load(family, rows, f, begin + at, count, walk, walk.y, at)
+            for i in range(count):
+                total = walk.eta[i]
+                for place in range(F - 1):
+                    total += effects[table.codes[f * (F - 1) + place, begin + at + i]]
+                known[at + i] = total
         for attempt in range(2):
             for l in range(low, high):
                 u = effects[l] if attempt == 0 else trial[l - low, 0]
@@ -214,9 +251,8 @@ def draw_effects(link, family, table, values, offset, f, walk, rng):  # type: ig
             for at in range(0, end - begin, TILE):
                 count = min(TILE, end - begin - at)
                 for i in range(count):
-                    walk.tile[i] = terms[0, at + i]
-                out = _tile(link, family, walk, y, at, count, 2)
-                p = 1 + family.scalars
+                    walk.eta[i] = terms[0, at + i]
+                out = _evaluate(link, family, walk, walk.y, at, count)
                 for i in range(count):
                     w = table.row_weight[f, begin + at + i] if weighted else 1.0
                     terms[0, at + i] = w * out[0, i]
@@ -228,21 +264,28 @@ def draw_effects(link, family, table, values, offset, f, walk, rng):  # type: ig
                     value += terms[0, i]
                     gradient += terms[1, i]
                     curvature -= terms[2, i]
-                u = effects[l] if attempt == 0 else trial[l - low, 0]
-                value -= 0.5 * own * u * u
-                precision = max(curvature, 0.0) + own
-                mean = u + (gradient - own * u) / precision
+                tried = trial[l - low]
+                u = effects[l] if attempt == 0 else tried[0]
+                value -= 0.5 * prior * u * u
+                precision = max(curvature, 0.0) + prior
+                # A step of Newton may be far too long where responses are counts.
+                most = 1.0 + 1.0 / math.sqrt(precision)
+                step = (gradient - prior * u) / precision
+                centre = u + min(max(step, -most), most)
                 if attempt == 0:
-                    step = mean + rng.standard_normal() / math.sqrt(precision)
-                    own_trial = trial[l - low]
-                    own_trial[0], own_trial[1] = step, value
-                    own_trial[2], own_trial[3] = mean, precision
+                    tried[1], tried[2], tried[3] = value, centre, precision
+                    if climb:
+                        tried[0] = u + (centre - u) * _length(rng)
+                    else:
+                        away = rng.standard_normal() / math.sqrt(precision)
+                        tried[0] = centre + away * _spread(rng)
+                elif climb:
+                    if value > tried[1]:
+                        effects[l] = u
                 else:
-                    old, before = effects[l], trial[l - low, 3]
-                    ratio = value - trial[l - low, 1]
-                    ratio += 0.5 * (math.log(precision) - math.log(before))
-                    ratio -= 0.5 * precision * (old - mean) ** 2
-                    ratio += 0.5 * before * (u - trial[l - low, 2]) ** 2
+                    ratio = value - tried[1]
+                    ratio += _log_t(effects[l] - centre, precision)
+                    ratio -= _log_t(u - tried[2], tried[3])
                     walk.counts[PROPOSED] += 1.0
                     if math.log(1.0 - rng.random()) < ratio:
                         effects[l] = u
@@ -250,76 +293,127 @@ def draw_effects(link, family, table, values, offset, f, walk, rng):  # type: ig
         low = high
 
 
-@jit(
-    *(
-        f8(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, vector, matrix,
-        )
-        for own in _VALUES
-    )
-)  # fmt: skip
-def expand(link, family, table, values, offset, walk, gradient, hessian):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood at theta, write its gradient and about minus its Hessian.
+@inline
+def _length(rng):  # type: ignore[no-untyped-def]
+    """Return the part of a step uphill: all of it, or, as that may be too long, less."""
+    return 1.0 if rng.random() < 0.5 else rng.random()
 
-    They are of coefficients, scalars and the logarithms of the scales, effects moving with these.
-    Of the predictor's curvature negative parts are left out, and the second derivative of the
-    predictor in a scale. The last row of ``hessian`` (D + 1, D) has the sums of the
-    squares of the derivatives in the scalars.
+
+@inline
+def _spread(rng):  # type: ignore[no-untyped-def]
+    """Return what makes a normal number one of Student's t with ``DF`` degrees of freedom."""
+    return math.sqrt(0.5 * DF / rng.standard_gamma(0.5 * DF))
+
+
+@inline
+def _log_t(away, precision):  # type: ignore[no-untyped-def]
+    """Return the log density of Student's t, but for a constant."""
+    return 0.5 * math.log(precision) - 0.5 * (DF + 1.0) * math.log1p(precision * away * away / DF)
+
+
+@inline(reassociate=True)
+def _sum(count, a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(count):
+        total += a[i] * b[i]
+    return total
+
+
+@inline(reassociate=True)
+def _weighted_sum(count, w, a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(count):
+        total += w[i] * a[i] * b[i]
+    return total
+
+
+@jit(f8(*_PROBLEM, vector, matrix))
+def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[no-untyped-def]
+    """Return the log density at theta, write its gradient and about minus its Hessian.
+
+    It is that of responses and effects, but for the prior of theta, in coefficients, scalars and
+    the logarithms of the scales, effects moving with these. Of the predictor's curvature negative
+    parts are left out. The last row of ``hessian`` (D + 1, D) has the sums of the squares of the
+    derivatives in the scalars.
     """
     F, q, s = table.first.shape[0] - 1, family.q, family.scalars
-    D, p, n = q + s + F, 1 + family.scalars, values.shape[1]
+    D, p, n = q + s + F, 1 + family.scalars, int(table.rows)
     weighted = table.row_weight.shape[1] > 0
-    y, z = walk.y, walk.z
+    y, z, moving, eta = walk.y, walk.z, walk.moving, walk.eta
     gradient[:] = 0.0
     hessian[:, :] = 0.0
-    total = 0.0
+    total = information = 0.0
+    for f in range(F):
+        t = walk.theta[q + s + f]
+        prior = math.exp(-2.0 * t)
+        squares = fixed = first = second = 0.0
+        for l in range(table.first[f], table.first[f + 1]):
+            u, a = walk.effects[l], walk.power[l]
+            moving[l, 0] = u
+            moving[l, 1] = a * u
+            moving[l, 2] = a * a * u
+            rest = 1.0 - a
+            squares += u * u
+            fixed += rest
+            first += rest * u * u
+            second += rest * rest * u * u
+        levels = float(table.first[f + 1] - table.first[f])
+        total -= fixed * t + 0.5 * prior * squares + levels * _HALF_LOG_2PI
+        gradient[q + s + f] = prior * first - fixed
+        hessian[q + s + f, q + s + f] = 2.0 * prior * second
+    z[q : q + s] = 0.0
     l = 0
     for at in range(0, n, TILE):
         count = min(TILE, n - at)
+        _load(family, rows, 0, at, count, walk, y, 0)
         for i in range(count):
-            row = at + i
-            eta = offset[0, row] if offset.shape[1] > 0 else 0.0
-            while table.start[l + 1] <= row:
+            while table.start[l + 1] <= at + i:
                 l += 1
-            walk.own[i] = walk.effects[l]
-            eta += walk.own[i]
-            for place in range(F - 1):
-                eta += walk.effects[table.codes[place, row]]
-            for j in range(q):
-                eta += values[0, row, j] * walk.theta[j]
-            walk.tile[i] = eta
-            y[i] = values[0, row, q]
-        out = _tile(link, family, walk, y, 0, count, 2)
-        part = 0.0
+            eta[i] += moving[l, 0]
+            z[q + s, i] = moving[l, 1]
+            z[D, i] = moving[l, 2]
+        for place in range(F - 1):
+            for i in range(count):
+                other = table.codes[place, at + i]
+                eta[i] += moving[other, 0]
+                z[q + s + 1 + place, i] = moving[other, 1]
+                z[D + 1 + place, i] = moving[other, 2]
+        out = _evaluate(link, family, walk, y, 0, count)
+        if weighted:
+            for k in range(out.shape[0]):
+                for i in range(count):
+                    out[k, i] *= table.row_weight[0, at + i]
+        part = curvature = 0.0
         for i in range(count):
-            row = at + i
-            w = table.row_weight[0, row] if weighted else 1.0
-            part += w * out[0, i]
-            slope, curve = w * out[1, i], max(-w * out[1 + p, i], 0.0)
-            for j in range(q):  # how the predictor depends on what is linear in it
-                z[j] = values[0, row, j]
-            for a in range(s):
-                z[q + a] = 0.0
-            z[q + s] = walk.own[i]
-            for place in range(F - 1):
-                z[q + s + 1 + place] = walk.effects[table.codes[place, row]]
-            for j in range(D):
-                gradient[j] += slope * z[j]
-                for k in range(j + 1):
-                    hessian[j, k] += curve * z[j] * z[k]
-            pair = 1 + p + p
-            for a in range(s):
-                gradient[q + a] += w * out[2 + a, i]
-                hessian[D, q + a] += w * out[2 + a, i] * out[2 + a, i]
-                cross = w * out[2 + p + a, i]
-                for j in range(q):
-                    hessian[q + a, j] -= cross * z[j]
-                for j in range(q + s, D):
-                    hessian[j, q + a] -= cross * z[j]
-                for b in range(a, s):
-                    hessian[q + b, q + a] -= w * out[pair, i]
-                    pair += 1
+            part += out[0, i]
+            out[1 + p, i] = max(-out[1 + p, i], 0.0)
+            curvature += out[1 + p, i]
         total += part
+        information += curvature
+        for j in range(D):
+            gradient[j] += _sum(count, out[1], z[j])
+            for k in range(j + 1):
+                hessian[j, k] += _weighted_sum(count, out[1 + p], z[j], z[k])
+        for f in range(F):
+            hessian[q + s + f, q + s + f] -= _sum(count, out[1], z[D + f])
+        pair = 1 + p + p
+        for a in range(s):
+            score, cross = out[2 + a], out[2 + p + a]
+            for i in range(count):
+                w = table.row_weight[0, at + i] if weighted else 1.0
+                gradient[q + a] += score[i]
+                hessian[D, q + a] += score[i] * score[i] / w
+            for j in range(q):
+                hessian[q + a, j] -= _sum(count, cross, z[j])
+            for j in range(q + s, D):
+                hessian[j, q + a] -= _sum(count, cross, z[j])
+            for b in range(a, s):
+                both = 0.0
+                for i in range(count):
+                    both += out[pair, i]
+                hessian[q + b, q + a] -= both
+                pair += 1
+    walk.counts[INFORMATION] = information / n
     return total
 
 
@@ -340,19 +434,25 @@ def _factor(A, root):  # type: ignore[no-untyped-def]
     return True
 
 
-@jit(i8(FAMILY_TYPE, matrix, vector, vector, vector, matrix, vector))
-def _newton(family, A, gradient, curvature, theta, root, mean):  # type: ignore[no-untyped-def]
-    """Write the mean and the root of the precision of a step from ``theta``; 0 if it has none.
+@jit(i8(FAMILY_TYPE, i8, matrix, vector, vector, vector, matrix, vector))
+def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: ignore[no-untyped-def]
+    """Write the centre and the root of the precision of a step from ``theta``; 0 if it has none.
 
-    To ``A`` the curvature of the prior is added. Logarithms step by 1 at most. Where ``A`` is not
-    positive, scalars step by themselves, by the squares of their derivatives. A step is at most 3
-    standard deviations long.
+    To ``A`` the curvature of the prior is added; that of logarithms is at least 1. Where ``A`` is
+    not positive, scalars step by themselves, by the squares of their derivatives. A step is at most
+    3 standard deviations long. With ``climb`` scales of effects stay, and scalars step by 1 at
+    most.
     """
     D, q, s = theta.shape[0], family.q, family.scalars
     for j in range(D):
         A[j, j] += curvature[j]
         if j >= q:
             A[j, j] = max(A[j, j], 1.0)
+        if climb and j >= q + s:
+            A[j, :j] = 0.0
+            A[j:D, j] = 0.0
+            A[j, j] = 1.0
+            gradient[j] = 0.0
     if not _factor(A, root):
         for a in range(q, q + s):
             for j in range(D):
@@ -371,80 +471,82 @@ def _newton(family, A, gradient, curvature, theta, root, mean):  # type: ignore[
         mean[j] = total / root[j, j]
         square += mean[j] * mean[j]
     length = min(1.0, 3.0 / math.sqrt(max(square, 1e-300)))
+    most = 1.0
     for j in range(D - 1, -1, -1):
         total = mean[j]
         for i in range(j + 1, D):
             total -= root[i, j] * mean[i]
         mean[j] = total / root[j, j]
+        if j >= q:
+            most = max(most, abs(mean[j]))
+    if climb:
+        length = 1.0 / most
     for j in range(D):
         mean[j] = theta[j] + length * mean[j]
     return 1
 
 
 @inline
-def _log_normal(root, mean, at):  # type: ignore[no-untyped-def]
-    """Return the log density of Normal(mean, (root root')^-1), but for a constant."""
-    value = 0.0
-    for j in range(at.shape[0]):
+def _log_joint_t(root, mean, at):  # type: ignore[no-untyped-def]
+    """Return the log density of Student's t of precision ``root root'``, but for a constant."""
+    value = square = 0.0
+    D = at.shape[0]
+    for j in range(D):
         total = 0.0
-        for i in range(j, at.shape[0]):
+        for i in range(j, D):
             total += root[i, j] * (at[i] - mean[i])
-        value += math.log(root[j, j]) - 0.5 * total * total
-    return value
+        value += math.log(root[j, j])
+        square += total * total
+    return value - 0.5 * (DF + D) * math.log1p(square / DF)
 
 
-@inline
-def _scale_effects(table, walk, at, sign):  # type: ignore[no-untyped-def]
-    """Multiply the effects of each factor by ``exp(sign at[f])``."""
-    for f in range(table.first.shape[0] - 1):
-        ratio = math.exp(sign * at[f])
-        for l in range(table.first[f], table.first[f + 1]):
-            walk.effects[l] *= ratio
-
-
-@jit(
-    *(
-        f8(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, GENERATOR_TYPE,
-        )
-        for own in _VALUES
-    )
-)  # fmt: skip
-def draw_theta(link, family, table, values, offset, walk, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept theta, effects moving with their scales; return the log-likelihood."""
+@jit(f8(*_PROBLEM, i8, GENERATOR_TYPE))
+def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept theta, effects moving with their scales; return :func:`expand`'s value."""
     D, F = walk.theta.shape[0], table.first.shape[0] - 1
-    A, B = np.zeros((D + 1, D)), np.zeros((D + 1, D))
-    root, back_root = np.zeros((D, D)), np.zeros((D, D))
+    A, root, back_root = np.zeros((D + 1, D)), np.zeros((D, D)), np.zeros((D, D))
     gradient, curvature = np.zeros(D), np.zeros(D)
-    mean, back, old, moved = np.zeros(D), np.zeros(D), walk.theta.copy(), np.zeros(F)
-    value = expand(link, family, table, values, offset, walk, gradient, A)
-    density = value + log_prior(walk.theta, family.prior, gradient)
-    prior_curvature(walk.theta, family.prior, curvature)
+    mean, back, old = np.zeros(D), np.zeros(D), walk.theta.copy()
+    value = expand(link, family, table, rows, walk, gradient, A)
+    density = value + log_prior(old, family.prior, gradient)
+    prior_curvature(old, family.prior, curvature)
     walk.counts[GLOBAL_PROPOSED] += 1.0
-    if _newton(family, A, gradient, curvature, old, root, mean) == 0:
+    if _newton(family, climb, A, gradient, curvature, old, root, mean) == 0:
         return value
-    for j in range(D - 1, -1, -1):
-        total = rng.standard_normal()
-        for i in range(j + 1, D):
-            total -= root[i, j] * (walk.theta[i] - mean[i])
-        walk.theta[j] = mean[j] + total / root[j, j]
+    if climb:
+        length = _length(rng)
+        for j in range(D):
+            walk.theta[j] += length * (mean[j] - old[j])
+    else:
+        wide = _spread(rng)
+        for j in range(D - 1, -1, -1):
+            total = rng.standard_normal() * wide
+            for i in range(j + 1, D):
+                total -= root[i, j] * (walk.theta[i] - mean[i])
+            walk.theta[j] = mean[j] + total / root[j, j]
+    walk.before[:] = walk.effects
     for f in range(F):
-        moved[f] = walk.theta[D - F + f] - old[D - F + f]
-    _scale_effects(table, walk, moved, 1.0)
-    new = expand(link, family, table, values, offset, walk, gradient, B)
-    density_new = new + log_prior(walk.theta, family.prior, gradient)
+        moved = walk.theta[D - F + f] - old[D - F + f]
+        for l in range(table.first[f], table.first[f + 1]):
+            walk.effects[l] *= math.exp(walk.power[l] * moved)
+    new = expand(link, family, table, rows, walk, gradient, A)
+    proposed = new + log_prior(walk.theta, family.prior, gradient)
     prior_curvature(walk.theta, family.prior, curvature)
     accepted = False
-    finite = math.isfinite(density_new)
-    if finite and _newton(family, B, gradient, curvature, walk.theta, back_root, back) == 1:
-        ratio = density_new - density + _log_normal(back_root, back, old)
-        ratio -= _log_normal(root, mean, walk.theta)
+    if climb:
+        accepted = proposed > density
+    elif (
+        math.isfinite(proposed)
+        and _newton(family, 0, A, gradient, curvature, walk.theta, back_root, back) == 1
+    ):
+        ratio = proposed - density + _log_joint_t(back_root, back, old)
+        ratio -= _log_joint_t(root, mean, walk.theta)
         accepted = math.log(1.0 - rng.random()) < ratio
     if accepted:
         value = new
         walk.counts[GLOBAL_ACCEPTED] += 1.0
     else:
-        _scale_effects(table, walk, moved, -1.0)
+        walk.effects[:] = walk.before
         walk.theta[:] = old
     return value
 
@@ -478,19 +580,14 @@ def shift(family, table, f, walk, rng):  # type: ignore[no-untyped-def]
             walk.theta[j] -= delta
 
 
-@jit(
-    *(
-        f8(
-            LINK_TYPE, FAMILY_TYPE, CROSSED_TYPE, own, matrix, WALK_TYPE, GENERATOR_TYPE,
-        )
-        for own in _VALUES
-    )
-)  # fmt: skip
-def sweep(link, family, table, values, offset, walk, rng):  # type: ignore[no-untyped-def]
+@jit(f8(*_PROBLEM, i8, GENERATOR_TYPE))
+def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""
     D, F = walk.theta.shape[0], table.first.shape[0] - 1
     for f in range(F):
-        draw_effects(link, family, table, values, offset, f, walk, rng)
+        draw_effects(link, family, table, rows, walk, f, climb, rng)
+        if climb:
+            continue
         shift(family, table, f, walk, rng)
         squares = 0.0
         for l in range(table.first[f], table.first[f + 1]):
@@ -498,12 +595,30 @@ def sweep(link, family, table, values, offset, walk, rng):  # type: ignore[no-un
         levels = float(table.first[f + 1] - table.first[f])
         at = D - F + f
         walk.theta[at] = slice_scale(0, walk.theta[at], levels, squares, family.prior, at, rng)
-    value = draw_theta(link, family, table, values, offset, walk, rng)
-    for f in range(F):
-        t = walk.theta[D - F + f]
-        squares = 0.0
+    value = draw_theta(link, family, table, rows, walk, climb, rng)
+    for f in range(F):  # the density of v becomes that of the effects
+        power = 0.0
         for l in range(table.first[f], table.first[f + 1]):
-            squares += walk.effects[l] * walk.effects[l]
-        levels = float(table.first[f + 1] - table.first[f])
-        value -= levels * (t + _HALF_LOG_2PI) + 0.5 * squares * math.exp(-2.0 * t)
+            power += walk.power[l]
+        value -= power * walk.theta[D - F + f]
     return value
+
+
+@jit(types.void(CROSSED_TYPE, WALK_TYPE), borrow=True)
+def set_powers(table, walk):  # type: ignore[no-untyped-def]
+    """Write how far each effect moves with its scale, from what has been learnt."""
+    for f in range(table.first.shape[0] - 1):
+        for l in range(table.first[f], table.first[f + 1]):
+            c = table.weight[l] * walk.pull[f]
+            walk.power[l] = 1.0 - (c / (1.0 + c)) ** 2
+
+
+@jit(types.void(CROSSED_TYPE, WALK_TYPE), borrow=True)
+def learn(table, walk):  # type: ignore[no-untyped-def]
+    """Let a sweep of warm-up count for the information of a row on effects."""
+    F = table.first.shape[0] - 1
+    per_weight = walk.counts[INFORMATION] * table.rows / table.total
+    for f in range(F):
+        found = per_weight * math.exp(2.0 * walk.theta[walk.theta.shape[0] - F + f])
+        walk.pull[f] += _LEARNT * (found - walk.pull[f])
+    set_powers(table, walk)

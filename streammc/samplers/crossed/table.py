@@ -135,7 +135,9 @@ def ordered(
 ) -> Rows:
     """Return the rows in the order of each factor, mapped from files where they are many."""
     F, n = len(table.first) - 1, int(table.rows)
-    values = _mapped((F, n, q + 1), np.dtype(dtype))
+    single = np.dtype(dtype) == np.float32
+    values = _mapped((F, n, q + 1), np.dtype(np.float32 if single else np.float64))
+    none = np.zeros((F, 0, q + 1), np.float64 if single else np.float32)
     offsets = _mapped((F, n if offset else 0), np.float64)
     for f in range(F):
         at = table.start[table.first[f] + f : table.first[f + 1] + f].copy()
@@ -145,7 +147,7 @@ def ordered(
             values[f, places, q] = piece.y
             if offset:
                 offsets[f, places] = piece.offset
-    return Rows(values, offsets)
+    return Rows(values, none, offsets) if single else Rows(none, values, offsets)
 
 
 @jit(index_vector(types.Array(types.uint32, 1, "C"), index_vector))
