@@ -38,6 +38,16 @@ class CrossedModel(LinearModel):
 
     name: ClassVar[str] = "crossed"
 
+    def __post_init__(self) -> None:
+        """Refuse a regression of which ``gibbs`` cannot draw the effects; ConfigError."""
+        inner: Any = self.inner
+        if inner.n_linear != 1 or inner.joint is not None or inner.sees_columns or inner.designs:
+            raise ConfigError(
+                "expected a family with one linear predictor, such as gaussian or logistic, for "
+                f"factors that cross ({', '.join(self.crossed)}), found {inner.name!r}: choose "
+                "another, or leave the factors out"
+            )
+
     @property
     def of_a_row(self) -> Any:
         """Return the regression."""
@@ -111,12 +121,6 @@ def crossed(inner: Any, factors: Sequence[str]) -> CrossedModel:
     >>> crossed(gaussian(), ["user", "item"]).labels(["Intercept"])
     ('beta[Intercept]', 'sigma', 'tau[user]', 'tau[item]')
     """
-    if inner.n_linear != 1 or inner.joint is not None or inner.sees_columns or inner.designs:
-        raise ConfigError(
-            f"expected a family with one linear predictor, such as gaussian or logistic, for "
-            f"factors that cross ({', '.join(factors)}), found {inner.name!r}: choose another, or "
-            "leave the factors out"
-        )
     return CrossedModel(inner.prior, inner=inner, crossed=tuple(factors))
 
 

@@ -152,7 +152,8 @@ def _require_noise(table: Crossed, model: Any, centre: Vector) -> None:
 
 def of_sums(model: Any) -> bool:
     """Return whether sums by level are all that a sweep needs of the rows."""
-    return model.of_a_row.name == "gaussian"
+    name: str = model.of_a_row.name
+    return name == "gaussian"
 
 
 def _check_priors(model: Any, cv: ControlVariates) -> None:
