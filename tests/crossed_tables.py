@@ -31,8 +31,10 @@ def crossed_table(
     u, v = 0.9 * rng.normal(size=users), 0.4 * rng.normal(size=items)
     eta = -0.3 + 0.6 * x + u[user] + v[item]
     table = {"x": x, "user": user, "item": np.array([f"m{k}" for k in item])}
-    if family == "gaussian":
+    if family in ("gaussian", "student_t"):
         table["y"] = eta + 0.8 * rng.normal(size=n)
+    elif family in ("poisson", "negative_binomial"):  # of levels far from their common mean
+        table["y"] = rng.poisson(np.exp(3.0 + 1.5 * eta) * rng.gamma(5.0, 0.2, n))
     elif family == "probit":
         table["y"] = (rng.normal(size=n) < eta).astype(int)
     elif family == "binomial":

@@ -107,6 +107,34 @@ def mixed(name: str, power: float, seed: int) -> np.ndarray:
     return counted([*draws, posterior["tau"].to_numpy()[0].ravel()], [*beta, tau])
 
 
+def crossed(name: str, power: float, seed: int) -> np.ndarray:
+    """Ranks of one table of two factors that cross, with levels of one row and without any."""
+    rng = np.random.default_rng([seed, 79])
+    n, levels = 60, {"user": 12, "item": 6}
+    beta, tau = SLOPE * rng.standard_normal(2), np.abs(rng.standard_normal(2))
+    table = {key: rng.integers(0, size, n) for key, size in levels.items()}
+    table |= {"x": rng.normal(size=n), "w": np.full(n, power)}
+    eta = beta[0] + beta[1] * table["x"]
+    for each, key in zip(tau, levels, strict=True):
+        eta = eta + (each * rng.normal(size=levels[key]))[table[key]]
+    prior: Any = {"beta*": normal(SLOPE), "tau*": half_normal(1.0)}
+    sigma = [float(np.exp(0.3 * rng.standard_normal()))] * (name == "gaussian")
+    prior |= {"sigma": lognormal(*LOGARITHMS["sigma"])} if sigma else {}
+    model = registry.model(name)(prior=prior)
+    table["y"] = model.simulate(
+        np.vstack([eta, *(np.full((1, n), np.log(each)) for each in sigma)]), rng
+    )
+    data = streammc.from_table(
+        table, formula="y ~ x + (1 | user) + (1 | item)", weight="w", standardize=False,
+        group_as=dict.fromkeys(levels, "crossed"),
+    )  # fmt: skip
+    options: dict[str, Any] = {"seed": seed, "chains": 1, "warmup": 200, "draws": 8 * RANKS}
+    posterior = streammc.sample(data, model, **options)["posterior"]
+    draws = [posterior[key].to_numpy()[0, :, j] for key in ("beta", "tau") for j in range(2)]
+    draws += [posterior["sigma"].to_numpy()[0].ravel()] if sigma else []
+    return counted(draws, [*beta, *tau, *sigma])
+
+
 @cache
 def limit(tables: int, quantities: int) -> float:
     """Largest distance, in standard deviations, of uniform ranks: at this level, by simulation."""
@@ -160,3 +188,17 @@ def test_ranks_of_a_mixed_model_sampled_by_hmc_ecs_are_uniform(record_property: 
     said = f"mixed model, hmc-ecs: {found:.1f} of {most:.1f}, {tables} tables, {refused} refused"
     record_property("figure", said)
     record_property("caught", f"groups counted {power} times ({caught:.0f} sd)")
+
+
+@pytest.mark.trust(4)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian", "logistic"])
+def test_ranks_of_factors_that_cross_are_uniform(name: str, record_property: Record) -> None:
+    tables = rounds(12, 500)
+    found, most = furthest(crossed, name, 1.0, tables)
+    assert found < most
+    power = 1.5 if tables >= 500 else 6.0
+    caught, _ = furthest(crossed, name, power, tables)
+    assert caught > most
+    record_property("figure", f"{name}, factors cross: {found:.1f} of {most:.1f}, {tables} tables")
+    record_property("caught", f"likelihood^{power} ({name}, factors cross: {caught:.0f} sd)")

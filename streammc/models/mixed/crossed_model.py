@@ -20,9 +20,6 @@ from streammc.models.base import POSITIVE, LinearModel, Parameter, unit_default
 from streammc.priors.scaled import Level
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
-FAMILIES = ("gaussian", "logistic", "binomial", "probit")
-"""Names of the regressions whose effects ``gibbs`` can draw."""
-_PACKAGE = "streammc.models.glm."
 _INSTEAD = "half_student_t(3, 2.5)"
 
 
@@ -40,6 +37,16 @@ class CrossedModel(LinearModel):
     """Columns of the factors."""
 
     name: ClassVar[str] = "crossed"
+
+    def __post_init__(self) -> None:
+        """Refuse a regression of which ``gibbs`` cannot draw the effects; ConfigError."""
+        inner: Any = self.inner
+        if inner.n_linear != 1 or inner.joint is not None or inner.sees_columns or inner.designs:
+            raise ConfigError(
+                "expected a family with one linear predictor, such as gaussian or logistic, for "
+                f"factors that cross ({', '.join(self.crossed)}), found {inner.name!r}: choose "
+                "another, or leave the factors out"
+            )
 
     @property
     def of_a_row(self) -> Any:
@@ -114,13 +121,6 @@ def crossed(inner: Any, factors: Sequence[str]) -> CrossedModel:
     >>> crossed(gaussian(), ["user", "item"]).labels(["Intercept"])
     ('beta[Intercept]', 'sigma', 'tau[user]', 'tau[item]')
     """
-    own = type(inner).__module__.startswith(_PACKAGE) and not inner.designs
-    if inner.name not in FAMILIES or not own:
-        raise ConfigError(
-            f"expected one of {', '.join(FAMILIES)} for factors that cross ({', '.join(factors)}), "
-            f"found {inner.name!r}: choose it, leave one factor out, or merge the rare levels of "
-            "all but one into at most 300, which become columns"
-        )
     return CrossedModel(inner.prior, inner=inner, crossed=tuple(factors))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -25,14 +26,14 @@ from streammc.likelihood.target import Base
 from streammc.models.responses import response_check
 from streammc.numerics.dispatchers import compile_ahead
 from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_prior
-from streammc.protocols import Index, Matrix, Model, RowSource, Vector
+from streammc.protocols import Index, Model, RowSource, Vector
 from streammc.samplers.common.chains import BATCH_SECONDS, Chain
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
-from streammc.samplers.crossed import augmented
+from streammc.samplers.crossed import likelihoods
+from streammc.samplers.crossed.likelihoods import Family, Rows, allocate_walk, constants_of
 from streammc.samplers.crossed.sweep import Crossed, Scales, State, add_moments, sweep
 from streammc.samplers.crossed.table import (
     Piece,
-    Rows,
     Structure,
     ordered,
     pieces_of,
@@ -45,14 +46,6 @@ if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
     from streammc.samplers.crossed.options import Gibbs
 
-GAUSSIAN: Final = 0
-KINDS: Final = {
-    "gaussian": GAUSSIAN,
-    "logistic": augmented.LOGIT,
-    "binomial": augmented.LOGIT,
-    "probit": augmented.PROBIT,
-}
-"""Likelihood of a row, by the name of the regression."""
 KEPT_BYTES: Final = 48 << 20
 """Memory of the draws of the effects that a chain keeps."""
 MOST_KEPT: Final = 250
@@ -70,7 +63,7 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     Raises
     ------
     ConfigError
-        If the model has no factors that cross, two are copies, or a prior is not normal.
+        If the model has no factors that cross, two are copies, or no draw is made from a prior.
     ModelError
         If a response is invalid, or fitted without error.
     RefusedError
@@ -90,7 +83,7 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
         )
     begun = time.perf_counter()
     cv = without_pass(Bound(request.dataset, model))
-    priors_of(model, cv)
+    _check_priors(model, cv)
     table, rows = _table(request, cv)
     structure = structure_of(table)
     require_distinct(structure, model.crossed)
@@ -119,29 +112,18 @@ def _warnings(structure: Structure) -> tuple[str, ...]:
 
 
 def _table(request: RunRequest, cv: ControlVariates) -> tuple[Crossed, Rows | None]:
-    """Read the table, and return its sums, and, unless these suffice, its rows.
-
-    RefusedError if a row of 0/1 responses counts another number of times than a whole one.
-    """
+    """Read the table, and return its sums, and, unless these suffice, its rows."""
     dataset, stated = request.dataset, request.dataset.attributes
-    kind, check = KINDS[request.model.of_a_row.name], response_check(dataset, request.model)
+    check = response_check(dataset, request.model)
     sizes = np.array([each.n_groups for each in dataset.table.crossed])
     weighted = dataset.temperature != 1.0 or bool(stated.get("weight") or stated.get("trials"))
     q = dataset.n_features
-    if kind == GAUSSIAN:
+    if of_sums(request.model):
         centre = cv.theta_star[:q]
         return summed(lambda: pieces_of(dataset, centre, check), sizes, q, weighted), None
 
-    def counted(X: Matrix, y: Vector, weight: Vector) -> None:
-        check(X, y, weight)
-        if weighted and (np.rint(weight) != weight).any():
-            raise RefusedError(
-                "expected weights that count trials for gibbs with 0/1 responses, found others "
-                "than whole numbers: leave out the weights, or the temperature"
-            )
-
     def pieces() -> Iterator[Piece]:
-        return pieces_of(dataset, None, counted)
+        return pieces_of(dataset, None, check)
 
     table = summed(pieces, sizes, q, weighted)
     return table, ordered(pieces, table, q, stated["dtype"], bool(stated.get("offset")))
@@ -168,17 +150,48 @@ def _require_noise(table: Crossed, model: Any, centre: Vector) -> None:
             )
 
 
-def priors_of(model: Model, cv: ControlVariates) -> Scales:
-    """Return the priors as a sweep takes them, of coefficients less those of theta_star.
+def of_sums(model: Any) -> bool:
+    """Return whether sums by level are all that a sweep needs of the rows."""
+    name: str = model.of_a_row.name
+    return name == "gaussian"
+
+
+def _check_priors(model: Any, cv: ControlVariates) -> None:
+    """Refuse priors of which no draw is made.
 
     Raises
     ------
     ConfigError
-        If the prior of a coefficient is not normal or flat, or that of a scale is joint.
+        If the prior of a coefficient is flat where columns may separate the responses; of a
+        Gaussian response, if it is not normal or flat, or that of a scale is joint.
     """
+    kinds, factors = model.prior_table(cv.labels)[:, 0], len(model.crossed)
+    if not of_sums(model):
+        flat = np.flatnonzero(kinds == FLAT)
+        if len(flat) and model.inner.separable:
+            raise ConfigError(
+                f"expected proper priors of coefficients for {model.inner.name!r} with factors "
+                f"that cross, found a flat one of {cv.labels[flat[0]]}: write normal(0, s)"
+            )
+        return
+    q = len(kinds) - 1 - factors
+    for label, kind in zip(cv.labels, kinds[:q], strict=False):
+        if kind not in (FLAT, NORMAL, JOINT_NORMAL):
+            raise ConfigError(
+                f"expected normal or flat priors of coefficients of a gaussian response with "
+                f"factors that cross, found another of {label}: write normal(0, s)"
+            )
+    if (kinds[q:] == JOINT_NORMAL).any():
+        raise ConfigError(
+            "expected priors of scales by themselves for gibbs, found one with coefficients: give "
+            "each its own"
+        )
+
+
+def scales_of(model: Model, cv: ControlVariates) -> Scales:
+    """Return the priors of a Gaussian response, of coefficients less those of theta_star."""
     table, factors = model.prior_table(cv.labels), len(model.crossed)
-    kind = KINDS[model.of_a_row.name]
-    q = len(cv.labels) - (kind == GAUSSIAN) - factors
+    q = len(cv.labels) - 1 - factors
     precision, shift = np.zeros((q, q)), np.zeros(q)
     for j, row in enumerate(table[:q]):
         if row[0] == JOINT_NORMAL:
@@ -186,22 +199,9 @@ def priors_of(model: Model, cv: ControlVariates) -> Scales:
         elif row[0] == NORMAL:
             precision[j, j] = row[2] ** -2.0
             shift[j] = row[1] * row[2] ** -2.0
-        elif row[0] != FLAT or kind != GAUSSIAN:
-            flat = "" if kind != GAUSSIAN else " or flat"
-            raise ConfigError(
-                f"expected normal{flat} priors of coefficients for gibbs, found another of "
-                f"{cv.labels[j]}: write normal(0, s)"
-            )
-    order = [*range(len(cv.labels) - factors, len(cv.labels)), *([q] if kind == GAUSSIAN else [])]
+    order = [*range(q + 1, q + 1 + factors), q]
     scales = np.ascontiguousarray(table[order, :COLUMNS])
-    if (scales[:, 0] == JOINT_NORMAL).any():
-        raise ConfigError(
-            "expected priors of scales by themselves for gibbs, found one with coefficients: give "
-            "each its own"
-        )
-    if kind == GAUSSIAN:  # sampled as differences from theta_star
-        shift -= precision @ cv.theta_star[:q]
-    return Scales(scales, precision, shift)
+    return Scales(scales, precision, shift - precision @ cv.theta_star[:q])
 
 
 def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
@@ -213,31 +213,29 @@ def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
         cv.theta_star, 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), model.prior_table(cv.labels),
         model.of_a_row.constants, model.n_linear, -1, 1, 0.0, 0.0,
     )  # fmt: skip
-    return GibbsProblem(
-        kind=KINDS[model.of_a_row.name],
-        table=table,
-        rows=rows,
-        priors=priors_of(model, cv),
-        effect_draws=sampler.effect_draws,
-        statistics=sampler.statistics,
-        base=base,
-        source=request.dataset.rows(),
-        certain=allocate_block(0, request.dataset.n_features, 1),
-        certainty_rows=np.zeros(0, np.int64),
-        constrain=model.constrain,
-    )
+    shared: dict[str, Any] = {
+        "table": table,
+        "effect_draws": sampler.effect_draws,
+        "statistics": sampler.statistics,
+        "base": base,
+        "source": request.dataset.rows(),
+        "certain": allocate_block(0, request.dataset.n_features, 1),
+        "certainty_rows": np.zeros(0, np.int64),
+        "constrain": model.constrain,
+    }
+    if rows is None:
+        return SumsProblem(priors=scales_of(model, cv), **shared)
+    inner: Any = model.of_a_row
+    q = request.dataset.n_features
+    family = Family(q, inner.n_scalar, inner.constants, base.prior, constants_of(table, rows, q))
+    return RowsProblem(link=inner.link, rows=rows, family=family, **shared)
 
 
-@dataclass(frozen=True)
-class GibbsProblem:
+@dataclass(frozen=True, kw_only=True)
+class GibbsProblem(ABC):
     """What all chains share; see ``chains.SharedProblem``."""
 
-    kind: int
-    """``GAUSSIAN``, or one of ``augmented``."""
     table: Crossed
-    rows: Rows | None
-    """``None``: the table's sums suffice."""
-    priors: Scales
     effect_draws: int | None
     statistics: tuple[str, ...]
     base: Base
@@ -250,6 +248,155 @@ class GibbsProblem:
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> GibbsChain:
         """Return chain ``chain`` of the run with this seed."""
         return GibbsChain(self, seed, chain, batch_iterations=batch_iterations)
+
+    @abstractmethod
+    def position(self) -> Position:
+        """Return the position of a chain, before its start."""
+
+
+class Position(ABC):
+    """A position of a chain: parameters and effects."""
+
+    effects: Vector
+    """(L,)."""
+
+    @abstractmethod
+    def start(self, theta: Vector, rng: np.random.Generator) -> None:
+        """Begin with parameters (d,), and effects near none, or what they are given these."""
+
+    @abstractmethod
+    def sweep(self, rng: np.random.Generator) -> float:
+        """Draw everything; return the log density of responses and effects but for the prior."""
+
+    def learn(self) -> None:  # noqa: B027
+        """Let the last sweep, one of warm-up, count for how the next ones move."""
+
+    @abstractmethod
+    def write(self, theta: Vector) -> None:
+        """Write the parameters (d,)."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the position, for :meth:`restore`."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from :meth:`arrays`."""
+        for name, array in self.arrays().items():
+            array[:] = arrays[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsProblem(GibbsProblem):
+    """A Gaussian response: sums by level suffice."""
+
+    priors: Scales
+
+    def position(self) -> Position:
+        """Return a position; see ``GibbsProblem``."""
+        return SumsPosition(self)
+
+
+class SumsPosition(Position):
+    """A position by ``sweep``: coefficients are less those of theta_star."""
+
+    def __init__(self, problem: SumsProblem) -> None:
+        table = problem.table
+        F, L, q = len(table.first) - 1, len(table.weight), len(table.cross)
+        self._problem = problem
+        self._state = State(
+            np.zeros(q), np.zeros(F + 1), np.zeros(L), np.zeros(F), np.zeros((2, L))
+        )
+        self.effects = self._state.effects
+        self._least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
+
+    def start(self, theta: Vector, rng: np.random.Generator) -> None:
+        """Begin with these scales."""
+        F = len(self._state.spread)
+        self._state.log_scale[:] = np.append(theta[-F:], theta[-F - 1])
+
+    def sweep(self, rng: np.random.Generator) -> float:
+        """Draw everything; ModelError if there is no noise, or columns are not told apart."""
+        try:
+            value: float = sweep(self._problem.table, self._problem.priors, self._state, rng)
+        except np.linalg.LinAlgError:
+            raise ModelError(
+                "expected columns that the rows tell apart, found some that others add up to: "
+                "leave one out, or give coefficients proper priors"
+            ) from None
+        if not self._state.log_scale[-1] > self._least:
+            raise ModelError(
+                "expected a response with noise, found one that columns and effects fit "
+                "without error: sigma goes to 0; leave a factor out"
+            )
+        return value
+
+    def write(self, theta: Vector) -> None:
+        """Write the parameters (d,)."""
+        q, F = len(self._state.beta), len(self._state.spread)
+        theta[:q] = self._problem.base.theta_star[:q] + self._state.beta
+        theta[q], theta[q + 1 :] = self._state.log_scale[F], self._state.log_scale[:F]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return coefficients, scales and effects."""
+        state = self._state
+        return {"beta": state.beta, "log_scale": state.log_scale, "effects": state.effects}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsProblem(GibbsProblem):
+    """Any other response: every sweep reads the rows."""
+
+    link: Any
+    rows: Rows
+    family: Family
+
+    def position(self) -> Position:
+        """Return a position; see ``GibbsProblem``."""
+        compile_ahead(likelihoods.__name__)
+        return RowsPosition(self)
+
+
+class RowsPosition(Position):
+    """A position by ``likelihoods``."""
+
+    def __init__(self, problem: RowsProblem) -> None:
+        self._problem = problem
+        self._walk = allocate_walk(problem.family, problem.table)
+        self.effects = self._walk.effects
+
+    def start(self, theta: Vector, rng: np.random.Generator) -> None:
+        """Begin with these parameters, and go uphill in all but the scales of effects."""
+        self._walk.theta[:] = theta
+        for _ in range(likelihoods.CLIMBS):
+            self._sweep(True, rng)
+
+    def sweep(self, rng: np.random.Generator) -> float:
+        """Draw everything; see ``Position``."""
+        return self._sweep(False, rng)
+
+    def _sweep(self, climb: bool, rng: np.random.Generator) -> float:
+        problem = self._problem
+        shared = problem.link, problem.family, problem.table, problem.rows
+        value: float = likelihoods.sweep(*shared, self._walk, climb, rng)
+        return value
+
+    def learn(self) -> None:
+        """Let the last sweep count; see ``Position``."""
+        likelihoods.learn(self._problem.table, self._walk)
+
+    def write(self, theta: Vector) -> None:
+        """Write the parameters (d,)."""
+        theta[:] = self._walk.theta
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return parameters and effects, and what warm-up has learnt."""
+        walk = self._walk
+        return {"theta": walk.theta, "effects": walk.effects, "pull": walk.pull}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from :meth:`arrays`."""
+        super().restore(arrays)
+        likelihoods.set_powers(self._problem.table, self._walk)
 
 
 def kept_draws(levels: int, wanted: int | None) -> int:
@@ -266,14 +413,9 @@ class GibbsChain(Chain):
         self, problem: GibbsProblem, seed: int, chain: int, *, batch_iterations: int
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
-        if problem.rows is not None:
-            compile_ahead(augmented.__name__)
         self.problem, self.statistics = problem, problem.statistics
-        table = problem.table
-        F, L, q = len(table.first) - 1, len(table.weight), len(table.cross)
-        self._state = State(
-            np.zeros(q), np.zeros(F + 1), np.zeros(L), np.zeros(F), np.zeros((2, L))
-        )
+        self._position = problem.position()
+        L = len(self._position.effects)
         self._count = 0
         """Draws after warm-up."""
         self._moments = np.zeros((L, 4))
@@ -281,15 +423,11 @@ class GibbsChain(Chain):
         self._kept = np.zeros((kept_draws(L, problem.effect_draws), L), np.float32)
 
     def initialise(self) -> None:
-        """Draw scales around those of theta_star; there are no effects yet."""
-        problem, state = self.problem, self._state
-        F, q, start = len(state.spread), len(state.beta), problem.base.theta_star
-        spread = _DISPERSED * self._kernel_rng.standard_normal(F + 1)
-        state.log_scale[:F] = start[-F:] + spread[:F]
-        if problem.kind == GAUSSIAN:
-            state.log_scale[F] = start[q] + spread[F]
-        else:
-            state.beta[:] = start[:q]
+        """Draw scales of the effects around those of theta_star; there are no effects yet."""
+        theta = self.problem.base.theta_star.copy()
+        F = len(self.problem.table.first) - 1
+        theta[-F:] += _DISPERSED * self._kernel_rng.standard_normal(F)
+        self._position.start(theta, self._kernel_rng)
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON; see ``common.chains``.
@@ -297,11 +435,9 @@ class GibbsChain(Chain):
         ``effects`` (L,) are the last ones, ``moments`` (L, 4) those of all draws, see
         ``sweep.add_moments``, ``kept`` (draws, L) some of the draws.
         """
-        state = self._state
+        position = self._position.arrays()
         arrays: dict[str, NDArray[Any]] = {
-            "beta": state.beta.copy(),
-            "log_scale": state.log_scale.copy(),
-            "effects": state.effects.copy(),
+            **{name: array.copy() for name, array in position.items()},
             "moments": self._moments.copy(),
             "kept": self._kept[: self._count // self._stride].copy(),
         }
@@ -316,9 +452,8 @@ class GibbsChain(Chain):
 
     def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Continue from :meth:`get_state`, bit for bit."""
-        state = self._state
-        state.beta[:], state.log_scale[:] = arrays["beta"], arrays["log_scale"]
-        state.effects[:], self._moments[:] = arrays["effects"], arrays["moments"]
+        self._position.restore(arrays)
+        self._moments[:] = arrays["moments"]
         self.iteration, self.rows_gathered = int(meta["iteration"]), int(meta["rows_gathered"])
         self._kernel_rng = streams.from_state(meta["kernel_rng"])
         self._count, self._stride = int(meta["count"]), int(meta["stride"])
@@ -333,40 +468,17 @@ class GibbsChain(Chain):
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
         """Run as many iterations as ``theta`` has rows; see ``Chain``."""
-        problem, state = self.problem, self._state
-        table, base = problem.table, problem.base
-        q, F, n = len(table.cross), len(table.first) - 1, int(table.rows)
-        slope = np.zeros(len(base.theta_star))
-        gaussian = problem.kind == GAUSSIAN
-        least, centre = -math.inf, np.zeros(q)
-        if gaussian:
-            least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
-            centre = base.theta_star[:q]
+        position, n = self._position, int(self.problem.table.rows)
+        prior, slope = self.problem.base.prior, np.zeros(theta.shape[1])
         for out, row in zip(theta, statistics, strict=True):
-            try:
-                if problem.rows is None:
-                    value = sweep(table, problem.priors, state, self._kernel_rng)
-                else:
-                    value = augmented.sweep(
-                        table, *problem.rows, problem.kind, problem.priors, state, self._kernel_rng
-                    )
-            except np.linalg.LinAlgError:
-                raise ModelError(
-                    "expected columns that the rows tell apart, found some that others add up to: "
-                    "leave one out, or give coefficients proper priors"
-                ) from None
-            if not state.log_scale[F] > least:
-                raise ModelError(
-                    "expected a response with noise, found one that columns and effects fit "
-                    "without error: sigma goes to 0; leave a factor out"
-                )
-            out[:q], out[-F:] = centre + state.beta, state.log_scale[:F]
-            if gaussian:
-                out[q] = state.log_scale[F]
-            row[0] = value + log_prior(out, base.prior, slope)
+            value = position.sweep(self._kernel_rng)
+            position.write(out)
+            row[0] = value + log_prior(out, prior, slope)
             row[1] = n
-            if not warmup:
-                self._keep(state.effects)
+            if warmup:
+                position.learn()
+            else:
+                self._keep(position.effects)
         self.iteration += len(theta)
         self.rows_gathered += n * len(theta)
 

@@ -22,6 +22,7 @@ from streammc.errors import ConfigError, RefusedError, StorageIOError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
+from streammc.samplers.crossed.likelihoods import Rows
 from streammc.samplers.crossed.sweep import Crossed
 
 PIECE: Final = 1 << 16
@@ -98,15 +99,6 @@ def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type:
                 row_weight[f, place] = weight[i]
 
 
-class Rows(NamedTuple):
-    """All rows in the order of each factor."""
-
-    values: NDArray[Any]
-    """(F, n, q + 1) columns, and the successes in the trials of a row."""
-    offset: Matrix
-    """(F, n); (F, 0) without."""
-
-
 @jit(types.void(index_vector, i8, types.Array(types.int32, 1, "C", readonly=True), index_vector))
 def _nested(start, low, codes, found):  # type: ignore[no-untyped-def]
     """Set ``found[0]`` to 0 unless all rows of each level have one level of another factor."""
@@ -143,17 +135,19 @@ def ordered(
 ) -> Rows:
     """Return the rows in the order of each factor, mapped from files where they are many."""
     F, n = len(table.first) - 1, int(table.rows)
-    values = _mapped((F, n, q + 1), np.dtype(dtype))
+    single = np.dtype(dtype) == np.float32
+    values = _mapped((F, n, q + 1), np.dtype(np.float32 if single else np.float64))
+    none = np.zeros((F, 0, q + 1), np.float64 if single else np.float32)
     offsets = _mapped((F, n if offset else 0), np.float64)
     for f in range(F):
         at = table.start[table.first[f] + f : table.first[f + 1] + f].copy()
         for piece in pieces():
             places = _places(np.ascontiguousarray(piece.levels[:, f]), at)
             values[f, places, :q] = piece.X
-            values[f, places, q] = np.rint(piece.y * piece.weight)
+            values[f, places, q] = piece.y
             if offset:
                 offsets[f, places] = piece.offset
-    return Rows(values, offsets)
+    return Rows(values, none, offsets) if single else Rows(none, values, offsets)
 
 
 @jit(index_vector(types.Array(types.uint32, 1, "C"), index_vector))

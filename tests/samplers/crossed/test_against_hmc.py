@@ -11,18 +11,18 @@ from crossed_tables import crossed_table, data_of, summary
 import streammc
 
 pytestmark = pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
-FAMILIES = ["gaussian", "logistic", "binomial", "probit"]
+FAMILIES = ["gaussian", "logistic", "probit", "negative_binomial", "student_t"]
 
 
 def posteriors(family: str, other: str | None = None) -> tuple[Any, Any]:
     table, *_ = crossed_table(family)
     model = getattr(streammc.models, family)()
-    own = streammc.sample(data_of(table), model, seed=5, draws=12_000, warmup=300, chains=2)
+    own = streammc.sample(data_of(table), model, seed=5, draws=8000, warmup=300, chains=2)
     if other is not None:
         model = getattr(streammc.models, other)()
     hmc = streammc.samplers.hmc()
     columns = data_of(table, "columns", cells="no")
-    known = streammc.sample(columns, model, sampler=hmc, seed=6, draws=12_000, warmup=500, chains=2)
+    known = streammc.sample(columns, model, sampler=hmc, seed=6, draws=4000, warmup=500, chains=2)
     return summary(own), summary(known)
 
 

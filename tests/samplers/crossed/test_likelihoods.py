@@ -1,0 +1,131 @@
+"""A sweep of any family: the joint distribution, derivatives, and starts far from the posterior."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from crossed_tables import CROSSED
+
+import streammc
+from streammc.control_variates.bound import Bound, resolved
+from streammc.control_variates.certify import without_pass
+from streammc.diagnostics.summary import summarize_draws
+from streammc.numerics.prior import draw_prior
+from streammc.priors import half_normal, normal
+from streammc.samplers.crossed import kernel, likelihoods
+from streammc.samplers.crossed.likelihoods import Family, allocate_walk, constants_of
+from streammc.samplers.crossed.table import pieces_of
+
+PRIOR = {"beta*": normal(0.2, 0.6), "tau*": half_normal(0.7)}
+SCALARS = {"negative_binomial": ["phi"], "student_t": ["sigma", "nu"]}
+RESPONSES = {
+    "binomial": np.array([0, 1]),
+    "poisson": np.array([0, 4]),
+    "negative_binomial": np.array([0, 4]),
+    "student_t": np.array([-1.0, 2.0]),
+}
+
+
+def problem_of(family: str, table: Any, **options: Any) -> Any:
+    """Return what a sweep needs."""
+    prior = PRIOR | dict.fromkeys(SCALARS.get(family, ()), half_normal(0.7))
+    rows = streammc.from_table(
+        table, formula="y ~ 1 + x + (1 | user) + (1 | item)", group_as=CROSSED, offset="o",
+        standardize=False, dtype="float64", **options,
+    )  # fmt: skip
+    model: Any = resolved(getattr(streammc.models, family)(prior=prior), rows)
+    cv = without_pass(Bound(rows, model))
+    request: Any = SimpleNamespace(dataset=rows, model=model)
+    sums, ordered = kernel._table(request, cv)
+    assert ordered is not None
+    inner, q = model.of_a_row, rows.n_features
+    made = Family(
+        q, inner.n_scalar, inner.constants, model.prior_table(cv.labels),
+        constants_of(sums, ordered, q),
+    )  # fmt: skip
+    walk = allocate_walk(made, sums)
+    walk.theta[:] = cv.theta_star
+    return SimpleNamespace(
+        problem=(inner.link, made, sums, ordered, walk), model=inner, walk=walk, sums=sums,
+        rows=ordered, family=made, pieces=list(pieces_of(rows, None, lambda *_: None)),
+    )  # fmt: skip
+
+
+def small_table(family: str) -> Any:
+    """Return a table of 24 rows, 5 users and 4 items, unbalanced."""
+    rng = np.random.default_rng(17)
+    n = 24
+    table = {
+        "y": RESPONSES[family][np.arange(n) % 2],
+        "x": rng.normal(size=n),
+        "o": 0.5 * rng.normal(size=n),
+        "user": np.append(np.arange(5), rng.integers(0, 4, n - 5)),
+        "item": np.append(np.arange(4), rng.integers(0, 4, n - 4)),
+    }
+    if family == "binomial":
+        table["m"] = rng.integers(1, 4, n)
+    return table
+
+
+def joint_z(family: str, broken: bool, iterations: int) -> Any:
+    """Return z of moments of successive-conditional draws against the prior (Geweke 2004).
+
+    The broken partner has half of the weight of each row too much.
+    """
+    rng = np.random.default_rng(18)
+    table = small_table(family)
+    made = problem_of(family, table, **({"trials": "m"} if "m" in table else {}))
+    walk, sums, inner, F = made.walk, made.sums, made.model, 2
+    q, s = made.family.q, made.family.scalars
+    streams = [np.random.default_rng(k) for k in range(3)]
+    walk.theta[:] = draw_prior(made.family.prior, 1, streams)[0]
+    sizes = np.diff(sums.first)
+    (piece,) = made.pieces
+    levels = piece.levels + sums.first[:F]
+    order = [np.argsort(each, kind="stable") for each in levels.T]
+    weighted = sums.row_weight.shape[1] > 0
+    if broken:
+        wrong = sums.row_weight if weighted else np.ones((F, int(sums.rows)))
+        sums = sums._replace(row_weight=1.5 * wrong)
+    problem = *made.problem[:2], sums, *made.problem[3:]
+    tau = np.exp(walk.theta[-F:])
+    walk.effects[:] = np.repeat(tau, sizes) * rng.normal(size=len(walk.effects))
+    walk.pull[:] = [0.2, 0.05]
+    likelihoods.set_powers(made.sums, walk)
+    assert 0.2 < walk.power.min() < 0.9 < walk.power.max()
+    kept = np.empty((iterations, len(walk.theta) + 1))
+    for t in range(iterations):
+        eta = piece.X @ walk.theta[:q] + piece.offset + walk.effects[levels].sum(axis=1)
+        all_eta = np.vstack([eta, *(np.full(len(eta), each) for each in walk.theta[q : q + s])])
+        if weighted:
+            y = rng.binomial(piece.weight.astype(int), inner.mean(all_eta)) / piece.weight
+        else:
+            y = inner.simulate(all_eta, rng)
+        for f in range(F):
+            made.rows.double[f, :, q] = y[order[f]]
+        likelihoods.sweep(*problem, False, rng)
+        kept[t, :-1] = walk.theta
+        kept[t, -1] = walk.effects[0] * walk.effects[7]
+    prior = draw_prior(made.family.prior, 100_000, streams)
+    pair = np.exp(prior[:, -F:]) * rng.normal(size=(100_000, F))
+    both = []
+    for each in (kept, np.c_[prior, pair.prod(axis=1)]):
+        each[:, q:-1] = np.clip(each[:, q:-1], -4.0, 3.0)
+        both.append(np.c_[each, each**2])
+    rows = summarize_draws(both[0][None], [str(j) for j in range(both[0].shape[1])])
+    error = [row["mcse_mean"] for row in rows.values()]
+    away = both[0].mean(axis=0) - both[1].mean(axis=0)
+    return away / np.hypot(error, both[1].std(axis=0) / np.sqrt(100_000))
+
+
+@pytest.mark.parametrize("family", RESPONSES)
+def test_a_sweep_leaves_the_joint_distribution_invariant(family: str) -> None:
+    assert np.max(np.abs(joint_z(family, False, 8000))) < 4.5
+
+
+@pytest.mark.parametrize("family", ["binomial", "negative_binomial"])
+def test_rows_that_count_too_much_are_caught(family: str) -> None:
+    assert np.max(np.abs(joint_z(family, True, 4000))) > 6.0
