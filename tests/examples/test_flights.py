@@ -20,7 +20,7 @@ from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 
-KILLS = 8
+KILLS = 5
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def test_killed_it_ends_at_the_same_draw_with_the_same_draws(
     assert results(whole) == results(folder)
 
 
-def test_killed_at_eight_instants_it_ends_with_the_same_draws(new_job, whole: Path) -> None:
+def test_killed_at_many_instants_it_ends_with_the_same_draws(new_job, whole: Path) -> None:
     first = new_job()
     begun = time.monotonic()
     assert not killed_after(first, 300.0)
@@ -117,7 +117,7 @@ def test_killed_at_eight_instants_it_ends_with_the_same_draws(new_job, whole: Pa
     landed = []
     for kill in range(4 * KILLS):
         places = {place for killed, place in landed if killed}
-        # More than eight where none of them fell between ingest and the run, which is short.
+        # More where none of them fell between ingest and the run, which is short.
         if kill >= KILLS and {"nothing", "flights.zarr"} < places:
             break
         folder = new_job()
@@ -139,7 +139,7 @@ def test_a_signal_ends_it_in_time_and_the_same_command_goes_on(
     codes: list[int] = []
     # Earlier ones follow where the job is faster than it was before, and ends first.
     for share in (0.25, 0.4, 0.6, 0.8, 0.1, 0.15, 0.2, 0.05):
-        if len(codes) >= 4 and codes.count(143) >= 2:
+        if len(codes) >= 3 and codes.count(143) >= 2:
             break
         folder = new_job()
         seconds = 1.0 + share * sum(stage["seconds"] for stage in summary(whole)["stages"])

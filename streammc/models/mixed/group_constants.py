@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,7 @@ EXACT_NODES: Final = 3
 """Nodes with which a Gaussian likelihood has no quadrature error, derivatives included."""
 
 
+@cache
 def quadrature(n_nodes: int) -> tuple[Vector, Vector]:
     """Return nodes ``z`` and log weights ``a`` (n_nodes,) of adaptive Gauss-Hermite quadrature.
 
@@ -58,7 +60,9 @@ def quadrature(n_nodes: int) -> tuple[Vector, Vector]:
     """
     x, weights = np.polynomial.hermite.hermgauss(n_nodes)
     log_weights: Vector = np.log(weights) + np.square(x) - 0.5 * math.log(math.pi)
-    return math.sqrt(2.0) * x, log_weights
+    nodes: Vector = math.sqrt(2.0) * x
+    nodes.flags.writeable = log_weights.flags.writeable = False  # every call returns the same
+    return nodes, log_weights
 
 
 def group_constants(

@@ -54,7 +54,7 @@ def tabulated(sd: float, batches: int = 5) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.6, 1.1])
 @pytest.mark.parametrize("kind", ["normal", "skewed", "t3"])
-def test_a_million_decisions_keep_their_promise(kind: str, sd: float) -> None:
+def test_many_decisions_keep_their_promise(kind: str, sd: float) -> None:
     found = curve(decide, prepare(SIZE, m=M), terms(kind, sd, M), skips=True)
     # A skewness of 2 adds up to 1/48 of it over the root of the minibatch.
     room = {"normal": 0.0, "skewed": 2.0 / 48.0 * sd**3 / np.sqrt(M), "t3": 0.0}[kind]

@@ -64,7 +64,7 @@ def prepare(population, *, m, **options):
         ("t3", "default", 0.95),
     ],
 )
-def test_a_million_decisions_keep_their_promise(kind: str, options: str, sd: float) -> None:
+def test_many_decisions_keep_their_promise(kind: str, options: str, sd: float) -> None:
     m = SIZES[kind]
     found = curve(decide, prepare(SIZE, m=m, **OPTIONS[options]), terms(kind, sd, m))
     assert found.excess <= found.claimed, (found.deviation, found.error)

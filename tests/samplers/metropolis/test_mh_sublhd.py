@@ -61,7 +61,7 @@ def test_half_widths_equal_hand_computed_values() -> None:
     assert width(100.0, 1000.0, 9.0, 2.0, 0.05, 1) == pytest.approx(plain, rel=1e-14)
 
 
-MANY = pytest.param("bernstein-serfling", 1_000_000, marks=pytest.mark.slow)
+MANY = pytest.param("bernstein-serfling", 250_000, marks=pytest.mark.slow)
 KINDS = ["normal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("skewed", "heavy"))]
 
 
