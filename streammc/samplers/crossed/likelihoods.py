@@ -10,7 +10,8 @@ Given all else the effects of one factor are independent. A sweep
    of each row; then the scale of the factor is drawn from ``p(tau | u)`` by a slice;
 2. shifts: with ``x_j`` a column that is constant within the levels of a factor, as the intercept
    is, ``beta_j + delta`` and ``u_f[l] - delta x_j[l]`` leave every predictor as it is. ``delta`` is
-   drawn from what is left, the prior of the effects, and accepted by the prior of beta;
+   drawn from what is left, the prior of the effects, and accepted by the prior of beta. Effects of
+   an outer factor shift likewise against those of the factors nested in it;
 3. proposes coefficients, scalars and scales together, from the Student t of a Newton step. Effects
    move with their scales: of ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
 
@@ -48,7 +49,7 @@ from streammc.numerics.jit import (
 )
 from streammc.numerics.prior import log_prior, prior_curvature
 from streammc.protocols import Matrix, Vector
-from streammc.samplers.crossed.sweep import CROSSED_TYPE, Crossed, slice_scale
+from streammc.samplers.crossed.sweep import CROSSED_TYPE, Crossed, shift_nested, slice_scale
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
 BLOCK_ROWS: Final = 1 << 13
@@ -584,6 +585,8 @@ def shift(family, table, f, walk, rng):  # type: ignore[no-untyped-def]
 def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""
     D, F = walk.theta.shape[0], table.first.shape[0] - 1
+    if not climb:
+        shift_nested(table, family.prior, D - F, walk.theta[D - F :], walk.effects, rng)
     for f in range(F):
         draw_effects(link, family, table, rows, walk, f, climb, rng)
         if climb:

@@ -22,8 +22,10 @@ Where sigma is far below tau these differences lose digits. With ``1 / sigma^2 -
 S_l' / n_l`` once for all sweeps, over sigma^2, plus the part between them, ``sum_l (S_l S_l' / n_l)
 / (n_l tau_f^2 + sigma^2)``.
 
-All sums but ``r_l`` are over levels. ``r_l`` needs, of every row, the effects of the other factors:
-one gather a factor, in the order of its levels, so that what is written is sequential.
+Before it the effects of an outer factor move against those of the factors nested in it, which no
+predictor sees. All sums but ``r_l`` are over levels. ``r_l`` needs, of every row, the effects of
+the other factors: one gather a factor, in the order of its levels, so that what is written is
+sequential.
 
 Each scale is drawn twice a sweep, given effects ``u = tau v``: from ``p(tau | u)``, and, with v
 fixed in place of u, from ``p(tau | v, y)``, after which the effects move with it
@@ -84,6 +86,11 @@ class Crossed(NamedTuple):
     are ``f (F - 1)`` and following, the factors before f first. Counted from 0 over all factors."""
     row_weight: Matrix
     """(F, n) weights in the same orders; (F, 0): all 1."""
+    nested: Index
+    """(2 P,) pairs of factors, one after the other: the rows of a level of the first have one level
+    of the second."""
+    parent: Annotated[NDArray[np.int32], 2]
+    """(P, L) that level, of the levels of the first of a pair; -1 without rows, and elsewhere."""
 
 
 CROSSED_TYPE: Any = record_type(Crossed)
@@ -268,6 +275,47 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
     state.spread[f] = squares * ratio * ratio
 
 
+@jit(types.void(CROSSED_TYPE, matrix, i8, vector, vector, GENERATOR_TYPE))
+def shift_nested(table, prior, at, log_tau, effects, rng):  # type: ignore[no-untyped-def]
+    """Move the effects of outer factors against those of the factors that are nested in them.
+
+    With ``u[a] + delta`` and ``v[l] - delta`` for all levels l in a every predictor stays as it is:
+    delta is drawn from what is left, the distribution of the effects; then the scale of u, with
+    which u moves, and v against it. Otherwise both would pass each other in steps that are the
+    smaller the more rows the levels have. The prior of ``log_tau[f]`` is row ``at + f`` of its
+    table.
+    """
+    L = effects.shape[0]
+    for pair in range(table.parent.shape[0]):
+        f, g = table.nested[2 * pair], table.nested[2 * pair + 1]
+        inner, outer = math.exp(-2.0 * log_tau[f]), math.exp(-2.0 * log_tau[g])
+        parent, count, delta = table.parent[pair], np.zeros(L), np.zeros(L)
+        for l in range(table.first[f], table.first[f + 1]):
+            if parent[l] >= 0:
+                count[parent[l]] += 1.0
+                delta[parent[l]] += effects[l]
+        for a in range(table.first[g], table.first[g + 1]):
+            precision = outer + inner * count[a]
+            centre = (inner * delta[a] - outer * effects[a]) / precision
+            delta[a] = centre + rng.standard_normal() / math.sqrt(precision)
+            effects[a] += delta[a]
+        linear = square = 0.0  # of tau, with u / tau and the sum of both effects fixed
+        scale = math.exp(log_tau[g])
+        for l in range(table.first[f], table.first[f + 1]):
+            if parent[l] >= 0:
+                effects[l] -= delta[parent[l]]
+                w = effects[parent[l]] / scale
+                linear += inner * w * (effects[l] + effects[parent[l]])
+                square += inner * w * w
+        log_tau[g] = slice_scale(1, log_tau[g], linear, square, prior, at + g, rng)
+        ratio = math.exp(log_tau[g]) / scale
+        for l in range(table.first[f], table.first[f + 1]):
+            if parent[l] >= 0:
+                effects[l] -= (ratio - 1.0) * effects[parent[l]]
+        for a in range(table.first[g], table.first[g + 1]):
+            effects[a] *= ratio
+
+
 @jit(f8(CROSSED_TYPE, STATE_TYPE), borrow=True)
 def sum_of_squares(table, state):  # type: ignore[no-untyped-def]
     """Return ``sum_i w_i (y_i - x_i . beta - sum_f u_f)^2`` after a sweep.
@@ -294,6 +342,7 @@ def sum_of_squares(table, state):  # type: ignore[no-untyped-def]
 def sweep(table, priors, state, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""
     F = table.first.shape[0] - 1
+    shift_nested(table, priors.table, 0, state.log_scale, state.effects, rng)
     for f in range(F):
         draw_factor(table, priors, f, state, rng)
     squares = sum_of_squares(table, state)

@@ -23,7 +23,7 @@ from streammc.likelihood.blocks import allocate_rows
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
 from streammc.samplers.crossed.likelihoods import Rows
-from streammc.samplers.crossed.sweep import Crossed
+from streammc.samplers.crossed.sweep import Codes, Crossed
 
 PIECE: Final = 1 << 16
 """Rows of a block."""
@@ -35,6 +35,7 @@ _MOST_LEVELS: Final = 2**31 - 1
 
 _levels = types.Array(types.uint32, 2, "C", readonly=True)
 _codes = types.Array(types.int32, 2, "C")
+_some_codes = types.Array(types.int32, 1, "C", readonly=True)
 
 
 class Piece(NamedTuple):
@@ -99,14 +100,19 @@ def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type:
                 row_weight[f, place] = weight[i]
 
 
-@jit(types.void(index_vector, i8, types.Array(types.int32, 1, "C", readonly=True), index_vector))
-def _nested(start, low, codes, found):  # type: ignore[no-untyped-def]
-    """Set ``found[0]`` to 0 unless all rows of each level have one level of another factor."""
+@jit(types.boolean(index_vector, i8, _some_codes, types.Array(types.int32, 1, "C")))
+def _nested(start, low, codes, parent):  # type: ignore[no-untyped-def]
+    """Write the level of another factor of each level; return whether all its rows have that one.
+
+    Levels are numbered from ``low`` on.
+    """
     for l in range(start.shape[0] - 1):
         for i in range(start[l] + 1, start[l + 1]):
             if codes[i] != codes[start[l]]:
-                found[0] = 0
-                return
+                return False
+        if start[l + 1] > start[l]:
+            parent[low + l] = codes[start[l]]
+    return True
 
 
 @jit(i8(index_vector, i8), borrow=True)
@@ -117,10 +123,7 @@ def _root(parent, l):  # type: ignore[no-untyped-def]
     return l
 
 
-@jit(
-    types.void(index_vector, i8, types.Array(types.int32, 1, "C", readonly=True), index_vector),
-    borrow=True,
-)
+@jit(types.void(index_vector, i8, _some_codes, index_vector), borrow=True)
 def _join(start, low, codes, parent):  # type: ignore[no-untyped-def]
     """Join the levels, from number ``low`` on, of a factor with those of another in its rows."""
     for l in range(start.shape[0] - 1):
@@ -207,10 +210,25 @@ def summed(pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted
         S, count = design[own], weight[own]
         means = S / np.where(count > 0.0, count, 1.0)[:, None]
         within[f * q : (f + 1) * q] = gram - _product(S, means)
+    nested, parent = _nests(first, start, codes)
     return Crossed(
         gram, within, cross, float(sums[1, L]), float(sums[0, L]), float(n), first, weight,
-        sums[1, :L].copy(), design, start, codes, row_weight,
+        sums[1, :L].copy(), design, start, codes, row_weight, nested, parent,
     )  # fmt: skip
+
+
+def _nests(first: Index, start: Index, codes: Codes) -> tuple[Index, Codes]:
+    """Return ``Crossed.nested`` and ``parent``."""
+    F, L = len(first) - 1, int(first[-1])
+    pairs, parents = [], [np.empty((0, L), np.int32)]
+    for f in range(F):
+        bounds = start[first[f] + f : first[f + 1] + f + 1]
+        for place, g in enumerate(g for g in range(F) if g != f):
+            parent = np.full(L, -1, np.int32)
+            if _nested(bounds, first[f], codes[f * (F - 1) + place], parent):
+                pairs += [f, g]
+                parents.append(parent[None])
+    return np.array(pairs, np.int64), np.concatenate(parents)
 
 
 def _product(S: Matrix, means: Matrix) -> Matrix:
@@ -268,14 +286,9 @@ class Structure(NamedTuple):
 def structure_of(table: Crossed) -> Structure:
     """Return which factors are nested, and the parts into which rows fall by the others."""
     F, L = len(table.first) - 1, int(table.first[-1])
-    pairs, parent = set(), np.arange(L)
+    pairs = {(int(f), int(g)) for f, g in table.nested.reshape(-1, 2)}
+    parent = np.arange(L)
     bounds = [table.start[table.first[f] + f : table.first[f + 1] + f + 1] for f in range(F)]
-    for f in range(F):
-        for place, g in enumerate(g for g in range(F) if g != f):
-            found = np.ones(1, np.int64)
-            _nested(bounds[f], table.first[f], table.codes[f * (F - 1) + place], found)
-            if found[0]:
-                pairs.add((f, g))
     joined = False
     for f in range(F):
         for g in range(f + 1, F):
