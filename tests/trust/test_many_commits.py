@@ -65,7 +65,6 @@ def committed(path: Path, commits: int, keep: list[np.ndarray] | None = None) ->
         "ratio": min(medians[-2:]) / min(medians[1:3]),
     }
     shutil.rmtree(path)
-    gc.unfreeze()
     return found
 
 
