@@ -7,7 +7,7 @@ groups are integrated out, or become columns of the design.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -498,6 +498,31 @@ class GroupColumn(IdColumn):
         return np.fromfile(self._flags, np.bool_, count, offset=start)
 
 
+def different(blocks: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """Return the different values of all blocks, sorted.
+
+    What has been found is merged with what is at least half as much, so that of many different
+    values each is merged a few times, and not once for every block.
+    """
+    found = [np.empty(0, dtype)]
+    for block in blocks:
+        own = _merged(block)
+        while len(found) > 1 and len(found[-1]) <= 2 * len(own):
+            own = _merged(found.pop(), own)
+        found.append(own)
+    while len(found) > 1:
+        found.append(_merged(found.pop(), found.pop()))
+    return found[0]
+
+
+def _merged(*parts: NDArray[Any]) -> NDArray[Any]:
+    """Return different values, sorted: two sorted parts in one pass; np.unique is slower by far."""
+    values = np.sort(np.concatenate(parts), kind="stable")
+    first = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return values[first]
+
+
 class LevelColumn(GroupColumn):
     """Labels of a factor that crosses others, kept like those of groups; read back as levels."""
 
@@ -514,11 +539,13 @@ class LevelColumn(GroupColumn):
 
     def count(self, rows: Iterable[tuple[int, int, NDArray[np.intp] | None]]) -> None:
         """Find the labels in runs of rows: first row, their number, places of those kept."""
-        found = np.empty(0, self.dtype)
-        for start, count, kept in rows:
-            labels = self.read(start, count)
-            found = np.union1d(found, labels if kept is None else labels[kept])
-        self.labels = found
+
+        def blocks() -> Iterator[NDArray[Any]]:
+            for start, count, kept in rows:
+                labels = self.read(start, count)
+                yield labels if kept is None else labels[kept]
+
+        self.labels = different(blocks(), self.dtype)
 
     def levels(self, start: int, count: int) -> NDArray[np.uint32]:
         """Return the levels of the rows from ``start`` on."""
@@ -555,9 +582,13 @@ class CombinedLevels:
                 f"expected fewer than 2**64 combinations of the labels of {self.column!r}, found "
                 f"{possible:.2g}: combine fewer columns"
             )
-        for start, count, kept in rows:
-            own = self._numbers(start, count)
-            self._found = np.union1d(self._found, own if kept is None else own[kept])
+
+        def blocks() -> Iterator[NDArray[Any]]:
+            for start, count, kept in rows:
+                own = self._numbers(start, count)
+                yield own if kept is None else own[kept]
+
+        self._found = different(blocks(), np.uint64)
         rest: NDArray[Any] = self._found
         labels: list[NDArray[Any]] = []
         for part in reversed(self._parts):

@@ -15,6 +15,7 @@ from streammc.errors import BusyError, ConfigError, DataError, StoreError
 from streammc.samplers.crossed import table as tables
 from streammc.samplers.crossed.table import pieces_of, structure_of, summed
 from streammc.stores.format.writer import StoreWriter
+from streammc.stores.ingest import row_labels
 from streammc.stores.rows.row_blocks import whole
 from streammc.stores.store import info, verify
 
@@ -432,3 +433,14 @@ def test_the_structure_of_a_table_is_found() -> None:
         pieces = lambda rows=rows: pieces_of(rows, np.zeros(1), lambda *_: None)  # noqa: E731
         found = structure_of(summed(pieces, sizes, 1, False))
         assert (nested, parts, largest) == found, name
+
+
+@pytest.mark.parametrize("dtype", ["int64", "S12"])
+@pytest.mark.parametrize("highest", [1, 30, 10**9])
+def test_different_values_of_blocks_are_those_of_all(dtype: str, highest: int) -> None:
+    values = np.random.default_rng(3).integers(0, highest, 5000).astype(dtype)
+    blocks = np.split(values, [10, 10, 900, 1000, 4000])
+    found = row_labels.different(iter(blocks), values.dtype)
+    np.testing.assert_array_equal(np.unique(values), found)
+    assert found.dtype == values.dtype
+    assert 0 == len(row_labels.different(iter([]), values.dtype))
