@@ -11,9 +11,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
-FEW, MANY = 1_000_000, 4_000_000
-LIMIT, GROWTH = 500e6, 120e6
-# Three million rows more, times 50 draws, would be 1200 MB; the groups keep one column, 24 MB.
+FEW, MANY = 500_000, 2_000_000
+LIMIT, GROWTH = 500e6, 60e6
+# 1.5 million rows more, times 50 draws, would be 600 MB; the groups keep one column, 12 MB.
 DRAWS = 50
 
 

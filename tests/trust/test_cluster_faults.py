@@ -186,7 +186,7 @@ def test_a_job_whose_scheduler_dies_at_many_instants_ends_with_its_draws(
     words = (*words, "--seed", "1", "--sampler", "hmc", "--quiet", "-o")
     assert 0 == streammc(*words, tmp_path / "whole").code
     digests, codes, generator = set(), [], random.Random(3)
-    for number in range(kills := rounds(3, 20)):
+    for number in range(kills := rounds(2, 20)):
         run = tmp_path / f"run-{number}"
         with cluster(tmp_path / f"cluster-{number}") as made:
             on = ("--scheduler", str(made.file), "--chains-on", "workers")
