@@ -8,7 +8,7 @@ the effects with theta. So this model has no link, and what needs one refuses it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
@@ -25,10 +25,17 @@ _INSTEAD = "half_student_t(3, 2.5)"
 
 @dataclass(frozen=True)
 class CrossedModel(LinearModel):
-    """A regression with random intercepts of factors that cross; build it with :func:`crossed`.
+    """A regression with random intercepts of factors that cross; its prior is that of ``inner``.
 
     Parameters are those of ``inner``, then ``tau[factor]`` of each factor, the standard deviation
     of its effects.
+
+    Examples
+    --------
+    >>> from streammc.models import gaussian
+    >>> inner = gaussian()
+    >>> CrossedModel(inner.prior, inner=inner, crossed=("user", "item")).labels(["Intercept"])
+    ('beta[Intercept]', 'sigma', 'tau[user]', 'tau[item]')
     """
 
     inner: Model = field(kw_only=True)
@@ -107,23 +114,6 @@ class CrossedModel(LinearModel):
         }
 
 
-def crossed(inner: Any, factors: Sequence[str]) -> CrossedModel:
-    """Return a regression with random intercepts of factors that cross.
-
-    Raises
-    ------
-    ConfigError
-        If ``gibbs`` cannot draw the effects of this regression.
-
-    Examples
-    --------
-    >>> from streammc.models import gaussian
-    >>> crossed(gaussian(), ["user", "item"]).labels(["Intercept"])
-    ('beta[Intercept]', 'sigma', 'tau[user]', 'tau[item]')
-    """
-    return CrossedModel(inner.prior, inner=inner, crossed=tuple(factors))
-
-
 def with_crossed(model: Any, dataset: Dataset) -> Any:
     """Return a model of a table with factors that cross; one that knows them is unchanged.
 
@@ -132,7 +122,7 @@ def with_crossed(model: Any, dataset: Dataset) -> Any:
     factors = dataset.table.crossed
     if isinstance(model, CrossedModel):
         return model
-    made = crossed(model, [each.column for each in factors])
+    made = CrossedModel(model.prior, inner=model, crossed=tuple(each.column for each in factors))
     for each in factors:
         if each.n_groups < dataset.n_rows or dataset.table.attributes.get("trials"):
             continue

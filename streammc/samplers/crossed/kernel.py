@@ -23,6 +23,7 @@ from streammc.control_variates.certify import without_pass
 from streammc.errors import ConfigError, ModelError, RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
+from streammc.models.glm.gaussian_identity import Gaussian
 from streammc.models.responses import response_check
 from streammc.numerics.dispatchers import compile_ahead
 from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_prior
@@ -151,9 +152,11 @@ def _require_noise(table: Crossed, model: Any, centre: Vector) -> None:
 
 
 def of_sums(model: Any) -> bool:
-    """Return whether sums by level are all that a sweep needs of the rows."""
-    name: str = model.of_a_row.name
-    return name == "gaussian"
+    """Return whether sums by level are all that a sweep needs of the rows.
+
+    They are not of another model with the name of the Gaussian one.
+    """
+    return type(model.of_a_row) is Gaussian
 
 
 def _check_priors(model: Any, cv: ControlVariates) -> None:

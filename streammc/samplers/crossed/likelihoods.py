@@ -60,7 +60,6 @@ CLIMBS: Final = 12
 """Sweeps before the first that only go uphill, with the scales of the effects as they are."""
 _LEARNT: Final = 0.1
 """Weight of a sweep of warm-up in the information of a row."""
-ACCEPTED, PROPOSED, GLOBAL_ACCEPTED, GLOBAL_PROPOSED, INFORMATION = range(5)
 
 
 class Family(NamedTuple):
@@ -96,8 +95,8 @@ class Walk(NamedTuple):
     """(L,)."""
     pull: Vector
     """(F,) information of a row on an effect over that of its distribution."""
-    counts: Vector
-    """(5,) accepted and proposed effects and steps of theta; mean information of a row at last."""
+    information: Vector
+    """(1,) mean information of a row on its predictor, at the last theta that was tried."""
     power: Vector
     """(L,) ``a``, by :func:`set_powers`."""
     before: Vector
@@ -132,7 +131,7 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         theta=np.zeros(d),
         effects=np.zeros(levels),
         pull=np.zeros(factors),
-        counts=np.zeros(5),
+        information=np.zeros(1),
         power=np.ones(levels),
         before=np.zeros(levels),
         moving=np.zeros((levels, 3)),
@@ -287,10 +286,8 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                     ratio = value - tried[1]
                     ratio += _log_t(effects[l] - centre, precision)
                     ratio -= _log_t(u - tried[2], tried[3])
-                    walk.counts[PROPOSED] += 1.0
                     if math.log(1.0 - rng.random()) < ratio:
                         effects[l] = u
-                        walk.counts[ACCEPTED] += 1.0
         low = high
 
 
@@ -414,7 +411,7 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
                     both += out[pair, i]
                 hessian[q + b, q + a] -= both
                 pair += 1
-    walk.counts[INFORMATION] = information / n
+    walk.information[0] = information / n
     return total
 
 
@@ -511,7 +508,6 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
     value = expand(link, family, table, rows, walk, gradient, A)
     density = value + log_prior(old, family.prior, gradient)
     prior_curvature(old, family.prior, curvature)
-    walk.counts[GLOBAL_PROPOSED] += 1.0
     if _newton(family, climb, A, gradient, curvature, old, root, mean) == 0:
         return value
     if climb:
@@ -545,7 +541,6 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
         accepted = math.log(1.0 - rng.random()) < ratio
     if accepted:
         value = new
-        walk.counts[GLOBAL_ACCEPTED] += 1.0
     else:
         walk.effects[:] = walk.before
         walk.theta[:] = old
@@ -620,7 +615,7 @@ def set_powers(table, walk):  # type: ignore[no-untyped-def]
 def learn(table, walk):  # type: ignore[no-untyped-def]
     """Let a sweep of warm-up count for the information of a row on effects."""
     F = table.first.shape[0] - 1
-    per_weight = walk.counts[INFORMATION] * table.rows / table.total
+    per_weight = walk.information[0] * table.rows / table.total
     for f in range(F):
         found = per_weight * math.exp(2.0 * walk.theta[walk.theta.shape[0] - F + f])
         walk.pull[f] += _LEARNT * (found - walk.pull[f])
