@@ -137,12 +137,14 @@ def kind_of(path: str) -> str:
 def model_text(described: Mapping[str, Any]) -> str | None:
     """Return the model of a run in words, as ``logistic, effects of g (1 | g)``."""
     if described.get("name") == "crossed":
-        terms = " + ".join(f"(1 | {name})" for name in described["crossed"])
-        return f"{described['inner']['name']}, effects of {terms}"
+        names = described["crossed"]
+        effects = described.get("terms") or [["1"]] * len(names)
+        correlated = described.get("correlated") or [False] * len(names)
+        terms = map(formula_term, names, effects, correlated)
+        return f"{described['inner']['name']}, effects of {' + '.join(terms)}"
     if described.get("name") != "mixed":
         return described.get("name")
-    slope = described["effects"][1] if len(described["effects"]) > 1 else None
-    term = formula_term(described["group"], slope, described["correlated"])
+    term = formula_term(described["group"], described["effects"], described["correlated"])
     return f"{described['inner']['name']}, effects of {described['group']} {term}"
 
 

@@ -22,11 +22,13 @@ from streammc.stores.data_set import RowTable, dataset_facts
 from streammc.stores.format.codes import described_codes, read_columns, with_codes
 from streammc.stores.format.layout import (
     CODES,
+    CROSSED,
     FORMAT,
     MAX_FEATURES,
     ROW_ID,
     choose_chunk_rows,
     chunks_per_block,
+    described_effects,
     round_chunk_rows,
 )
 from streammc.stores.number_checks import (
@@ -100,8 +102,8 @@ class MemoryStore(RowTable, Shown):
         self._levels = levels
         if levels is not None:
             self.crossed = tuple(
-                CrossedFactor(name, len(each), partial(_part, each))
-                for name, each in levels[1].items()
+                CrossedFactor(name, len(each), partial(_part, each), *described_effects(stated))
+                for (name, each), stated in zip(levels[1].items(), attributes[CROSSED], strict=True)
             )
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)

@@ -35,6 +35,7 @@ from streammc.stores.format.layout import (
     Layout,
     Member,
     chunks_per_block,
+    described_effects,
 )
 from streammc.stores.format.manifest import (
     Fault,
@@ -205,18 +206,17 @@ class Store(RowTable, Shown):
     def crossed(self) -> tuple[CrossedFactor, ...]:  # type: ignore[override]
         """The factors that cross; labels of rows that were appended follow the earlier ones."""
 
-        def factor(column: str, levels: int, layout: Layout) -> CrossedFactor:
+        def factor(each: Mapping[str, Any], layout: Layout) -> CrossedFactor:
+            levels = each["levels"]
+
             def labels(start: int, stop: int) -> NDArray[Any]:
                 return self._values(layout, layout.members[0], start, min(stop, levels))
 
-            return CrossedFactor(column, levels, labels)
+            return CrossedFactor(each["column"], levels, labels, *described_effects(each))
 
         stated = self.attributes.get(CROSSED, ())
         layouts = self.layout.groups[len(self.layout.groups) - len(stated) :]
-        return tuple(
-            factor(each["column"], each["levels"], layout)
-            for each, layout in zip(stated, layouts, strict=True)
-        )
+        return tuple(factor(each, layout) for each, layout in zip(stated, layouts, strict=True))
 
     def row_levels(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint32]:
         """Return the levels (m, F) of the factors that cross; see :meth:`row_ids`."""

@@ -24,6 +24,10 @@ class CrossedFactor:
     labels: Callable[[int, int], NDArray[Any]]
     """``labels(start, stop)`` returns the labels of levels ``start`` to ``stop``: int64, or UTF-8
     texts as bytes."""
+    terms: tuple[str, ...] = ("1",)
+    """``("1",)`` for a random intercept, ``("1", "x")``, or slopes alone, ``("x", "z")``."""
+    correlated: bool = False
+    """Whether several effects are correlated."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,6 +60,29 @@ def summary(tree: Any) -> Any:
     return summarize_draws(*draws_and_labels(tree))
 
 
+def correlations_of(partial: Any, k: int) -> Any:
+    """Return correlations (k, k) by artanh of partial ones, by the recursion of one given another.
+
+    Those of i and j given all before j come in the order (1, 0), (2, 0), (2, 1), ..
+    """
+    R = np.eye(k)
+    pairs = [(i, j) for i in range(k) for j in range(i)]
+    p = dict(zip(pairs, np.tanh(partial), strict=True))
+    for i in range(k):
+        for j in range(i):
+            r = p[i, j]
+            for m in range(j - 1, -1, -1):  # of i and j given those before j, one less each time
+                r = r * np.sqrt((1 - p[i, m] ** 2) * (1 - p[j, m] ** 2)) + p[i, m] * p[j, m]
+            R[i, j] = R[j, i] = r
+    return R
+
+
+def effects_of(own: Any, k: int, levels: int, rng: np.random.Generator) -> Any:
+    """Return effects (levels, k) by logarithms of scales and artanh of partial correlations."""
+    root = np.linalg.cholesky(correlations_of(own[k:], k)) if len(own) > k else np.eye(k)
+    return rng.normal(size=(levels, k)) @ (np.exp(own[:k])[:, None] * root).T
+
+
 def priors_of(F: int) -> Scales:
     """Half-Student-t(3, 1) scales, as rows of the table of logarithms; normal coefficients."""
     prior = as_prior({"s*": half_student_t(3.0, 1.0)})

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -67,6 +67,16 @@ ROW_GROUP: Final = "row_group"
 LEVEL: Final = "level"
 """Levels of each row (F,) of F factors that cross, of stores that have such."""
 CROSSED: Final = "crossed"
+Effects = tuple[tuple[str, ...], bool]
+"""Terms of a factor that crosses others, ``("1", "x")``, and whether their effects are
+correlated."""
+
+
+def described_effects(stated: Mapping[str, Any]) -> Effects:
+    """Return the effects of a factor from its entry in the attribute ``crossed``."""
+    return tuple(stated.get("terms", ("1",))), bool(stated.get("correlated", False))
+
+
 """Attribute of a store with factors that cross: ``column`` and number of ``levels`` of each."""
 LABEL_MEMBERS: Final = (ROW_ID, ROW_GROUP, LEVEL)
 """Row arrays that full passes do not read."""

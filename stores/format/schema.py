@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -462,6 +462,23 @@ def good_crossed(attributes: Mapping[str, Any]) -> bool:
         and len({*names}) == len(names)
         and all(type(each.get("levels")) is int for each in stated)
         and all(0 < each["levels"] <= MAX_LEVELS for each in stated)
+        and all(_good_effects(each, attributes["features"]) for each in stated)
+    )
+
+
+def _good_effects(stated: Mapping[str, Any], features: Sequence[str]) -> bool:
+    """Return whether terms of a factor are an intercept, if they are stated, and columns."""
+    if "terms" not in stated:
+        return True
+    terms = stated["terms"]
+    return (
+        isinstance(stated.get("correlated"), bool)
+        and isinstance(terms, list)
+        and len(terms) > 0
+        and all(isinstance(term, str) for term in terms)
+        and len({*terms}) == len(terms)
+        and {*terms} <= {"1", *features}
+        and "1" not in terms[1:]
     )
 
 

@@ -38,6 +38,7 @@ from streammc.stores.format.layout import (
     MAX_CHUNKS,
     ROW_GROUP,
     ROW_ID,
+    Effects,
     Layout,
     Member,
     make_members,
@@ -97,6 +98,9 @@ class StoreWriter:
     crossed
         Labels (levels,) of each factor that crosses others, by its column; each row has its
         levels in ``level``.
+    effects
+        Terms of factors that cross, and whether they are correlated, by column; those that it
+        lacks have an intercept.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
@@ -134,6 +138,7 @@ class StoreWriter:
         row_group: str | None = None,
         group: str | None = None,
         crossed: Mapping[str, NDArray[Any]] | None = None,
+        effects: Mapping[str, Effects] | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
         codes: Sequence[Mapping[str, Any]] = (),
@@ -168,7 +173,7 @@ class StoreWriter:
         self._made_by = current_mark()
         self._buffers: dict[str, NDArray[Any]] = {}
         self.groups = None if group is None else GroupArrays(self._put, group)
-        stated = self._stated = described_crossed(self._crossed)
+        stated = self._stated = described_crossed(self._crossed, effects or {})
         labels = label_names(stated)
         own = [*(GROUP_DTYPES if group else ()), *labels]
         names = [*(member.name for member in members), *own, "feature"]
@@ -429,9 +434,19 @@ class StoreWriter:
         self._entries[key] = Entry(len(content), crc32c(content))
 
 
-def described_crossed(crossed: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return the attribute of factors that cross, from their labels by column; none: no entry."""
-    stated = [{"column": name, "levels": len(each)} for name, each in crossed.items()]
+def described_crossed(
+    crossed: Mapping[str, NDArray[Any]], effects: Mapping[str, Effects]
+) -> dict[str, Any]:
+    """Return the attribute of factors that cross, from their labels by column; none: no entry.
+
+    ``effects`` are the terms of a factor, and if they are correlated; it lacks random intercepts.
+    """
+    stated: list[dict[str, Any]] = []
+    for name, labels in crossed.items():
+        terms, correlated = effects.get(name, (("1",), False))
+        stated.append({"column": name, "levels": len(labels)})
+        if terms != ("1",):
+            stated[-1] |= {"terms": list(terms), "correlated": correlated and len(terms) > 1}
     return {CROSSED: stated} if stated else {}
 
 
@@ -497,6 +512,7 @@ class ExtendingWriter(StoreWriter):
             row_id=dtypes[ROW_ID],
             row_group=dtypes[ROW_GROUP],
             crossed=crossed,
+            effects={each.column: (each.terms, each.correlated) for each in store.crossed},
             chunk_rows=None if layout.n_chunks == 1 else layout.chunk_rows,
             n_rows=n_rows,
             codes=store.attributes.get(CODES, ()),

@@ -513,14 +513,16 @@ _BARS = ("|", "||")
 
 @dataclass(frozen=True)
 class GroupTerms:
-    """The random effects of one grouping column: an intercept, and at most one slope."""
+    """The random effects of one grouping column: an intercept, slopes, or both."""
 
     column: str
-    slope: Node | None = None
-    """A column of the design, by its label."""
+    slopes: tuple[Node, ...] = ()
+    """Columns of the design, by their labels."""
     correlated: bool = True
+    """Of several effects, whether these are."""
     parts: tuple[str, ...] = ()
     """Columns of the table whose labels are combined, ``a:b``; empty: ``column`` itself."""
+    intercept: bool = True
 
     @property
     def table_columns(self) -> tuple[str, ...]:
@@ -529,8 +531,8 @@ class GroupTerms:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """``("1",)``, or ``("1", name)`` with the name of the slope's column of the design."""
-        return ("1",) if self.slope is None else ("1", label(self.slope))
+        """``("1", name)`` with the names of the slopes' columns of the design, or without 1."""
+        return (*(("1",) * self.intercept), *(label(slope) for slope in self.slopes))
 
     def describe(self) -> dict[str, Any]:
         """Return column and terms as in the attribute ``groups`` of a store."""
@@ -646,23 +648,31 @@ def _combine(bars: list[_Bar]) -> GroupTerms:
     """Return the effects of one grouping column."""
     column = bars[0].column
     slopes = [slope for bar in bars for slope in bar.slopes]
-    if len(slopes) > 1:
-        raise ConfigError(
-            f"expected at most one slope of {column!r} in the formula, found "
-            f"{label(slopes[0])!r} and {label(slopes[1])!r}: keep one"
-        )
+    twice = next((slope for slope in slopes if slopes.count(slope) > 1), None)
     intercepts = sum(bar.intercept for bar in bars)
-    if intercepts != 1:
-        found = "none" if intercepts == 0 else f"{intercepts}"
+    if intercepts > 1 or twice is not None:
+        what = "intercept" if twice is None else f"slope of {label(twice)!r}"
         slope = label(slopes[0]) if slopes else "x"
         raise ConfigError(
-            f"expected one random intercept of {column!r} in the formula, found {found}: "
+            f"expected one random {what} of {column!r} in the formula, found several: "
             f"write (1 | {column}), (1 + {slope} | {column}), or "
             f"(1 + {slope} || {column}) for an uncorrelated slope"
         )
+    if not intercepts and not slopes:
+        raise ConfigError(
+            f"expected a random intercept or slopes of {column!r} in the formula, found neither: "
+            f"write (1 | {column}), or (1 + x | {column})"
+        )
+    joint = [bar for bar in bars if len(bar.slopes) + bar.intercept > 1 and not bar.double]
+    if len(bars) > 1 and joint:
+        raise ConfigError(
+            f"expected all effects of {column!r} correlated, in one term, or none of them, found "
+            f"some correlated beside others: write (1 + {label(slopes[0])} + ... | {column}), or "
+            f"|| in place of |"
+        )
     correlated = len(bars) == 1 and not (slopes and bars[0].double)
     parts = bars[0].parts if len(bars[0].parts) > 1 else ()
-    return GroupTerms(column, slopes[0] if slopes else None, correlated, parts)
+    return GroupTerms(column, tuple(slopes), correlated, parts, bool(intercepts))
 
 
 def _misplaced(token: Token) -> ConfigError:
@@ -945,7 +955,7 @@ def _check_response_and_names(terms: Terms) -> None:
     A slope of the groups must also be a term.
     """
     response = terms.response
-    slopes = [groups.slope for groups in terms.groups if groups.slope is not None]
+    slopes = [slope for groups in terms.groups for slope in groups.slopes]
     slope = next((each for each in slopes if Term((each,), "1") not in terms.terms), None)
     if slope is not None:
         raise ConfigError(

@@ -215,6 +215,7 @@ def make_store(
             row_id=prepared.encoding.id_dtype,
             **{prepared.encoding.group_field: prepared.encoding.group_dtype},
             crossed=prepared.crossed,
+            effects=prepared.effects,
             chunk_rows=options.chunk_rows,
             n_rows=prepared.scan.n_rows,
             codes=prepared.codes_attribute(),
@@ -383,7 +384,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         groups = table_of(prepared.groups, arrays.pop(GROUP))
         attributes["groups"] = groups.describe()
     levels = (arrays.pop(LEVEL), prepared.crossed) if prepared.crossed else None
-    attributes |= described_crossed(prepared.crossed)
+    attributes |= described_crossed(prepared.crossed, prepared.effects)
     return MemoryStore(
         X,
         arrays.get("y", empty),

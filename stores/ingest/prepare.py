@@ -17,7 +17,17 @@ from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.protocols import Index, Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.group_arrays import one_group
-from streammc.stores.format.layout import CELLS, CODES, GROUP, LEVEL, ROW_GROUP, ROW_ID
+from streammc.stores.format.layout import (
+    CELLS,
+    CODES,
+    CROSSED,
+    GROUP,
+    LEVEL,
+    ROW_GROUP,
+    ROW_ID,
+    Effects,
+    described_effects,
+)
 from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.formula.fitted import DESIGNS, Design, described_stand_ins
 from streammc.stores.formula.parser import Column, read_terms
@@ -73,6 +83,7 @@ from streammc.stores.ingest.table_blocks import (
 from streammc.stores.ingest.value_checks import (
     beyond_dtype,
     check_groups,
+    check_slopes,
     check_values,
     doubtful_levels,
     large_store,
@@ -116,8 +127,9 @@ class Prepared:
         self.groups, grouping = chosen.integrated, chosen.columns
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
         self._columns, self._levels = level_columns(
-            table, options, chosen.crossed, folder, self.warnings
+            table, options, [each.column for each in chosen.crossed], folder, self.warnings
         )
+        self._effects = chosen.crossed
         self._numbered: list[NDArray[np.uint32]] = []
         """Of each factor the levels in a store of those of the table, once :meth:`number_as` is
         called."""
@@ -185,6 +197,8 @@ class Prepared:
         self._count_levels()
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
+        for each in self._effects:
+            check_slopes(each, self.columns.features)
         spelled = missing_spellings(options) is not None
         dropped, missing = self.scan.n_dropped, self._blocks.missing
         self.warnings += row_warnings(table, self.columns, dropped, missing, spelled)
@@ -246,6 +260,14 @@ class Prepared:
         """Labels of the factors that cross, by column."""
         return {column.column: column.labels for column in self._levels}
 
+    @property
+    def effects(self) -> dict[str, Effects]:
+        """Terms of the factors that cross, and if they are correlated, by column."""
+        if self._options.like is not None:
+            stated = self._options.like.get(CROSSED) or ()
+            return {each["column"]: described_effects(each) for each in stated}
+        return {each.column: (each.terms, each.correlated) for each in self._effects}
+
     def _expanding(self, encoding: Encoding) -> Expansion:
         """Return the expansion of the records of an encoding."""
         options = self._options
@@ -285,6 +307,9 @@ class Prepared:
         if self._design is not None:
             scale = np.where(self._design.levels_alone, 1.0, scale)
             mean = np.where(self._design.effects, 0.0, mean)
+        # A slope without an intercept is one of the column as it is.
+        alone = {name for each in self._effects if not each.intercept for name in each.terms}
+        mean = np.where([name in alone for name in self.columns.features], 0.0, mean)
         return mean, scale
 
     def _too_large(self, feature: int, dense: Sequence[int]) -> DataError:

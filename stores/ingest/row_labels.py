@@ -267,15 +267,16 @@ class ChosenGroups(NamedTuple):
     """The effects to integrate out."""
     columns: tuple[str, ...] = ()
     """Factors whose levels become columns of the design."""
-    crossed: tuple[str, ...] = ()
+    crossed: tuple[GroupTerms, ...] = ()
     """Factors whose levels are kept with the rows; ``a:b`` has the labels of two columns."""
 
 
 def chosen_groups(table: Table, options: IngestOptions) -> ChosenGroups:
     """Return what becomes of the random effects; nothing for rows to predict.
 
-    A single factor is integrated. Of several, those of at most 300 levels become columns, and one
-    of more levels or with a slope is integrated; where two have more, all cross.
+    A single factor with an intercept and at most one slope is integrated. Of several, those of at
+    most 300 levels become columns, and one of more levels or with a slope is integrated; where two
+    have more, or one has more slopes, all cross.
     ``options.group_as`` decides otherwise.
     """
     if options.like is not None:
@@ -295,7 +296,7 @@ def chosen_groups(table: Table, options: IngestOptions) -> ChosenGroups:
     if chosen.columns or chosen.crossed:
         assert options.formula is not None
         response = read_terms(options.formula).response
-        _check_roles(response, (*chosen.columns, *chosen.crossed))
+        _check_roles(response, (*chosen.columns, *(each.column for each in chosen.crossed)))
     if chosen.integrated is not None and not options.shuffle:
         raise ConfigError(
             "expected --shuffle with groups, found --no-shuffle: the rows of a group are put "
@@ -303,8 +304,8 @@ def chosen_groups(table: Table, options: IngestOptions) -> ChosenGroups:
         )
     if chosen.crossed and options.cells == "yes":
         raise ConfigError(
-            f"expected rows as they are with factors that cross, {', '.join(chosen.crossed)}, "
-            "found --cells yes: leave it out"
+            "expected rows as they are with factors that cross, "
+            f"{', '.join(each.column for each in chosen.crossed)}, found --cells yes: leave it out"
         )
     return chosen
 
@@ -350,12 +351,13 @@ def _chosen(
     """Return what becomes of the effects that are written."""
     combined = [each for each in written if each.parts]
     alone = len(written) == 1 and not combined
-    if alone and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
+    many_slopes = [each for each in written if len(each.slopes) > 1 or not each.intercept]
+    if alone and not many_slopes and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
         return ChosenGroups(written[0])
     for each in written:
         for name in each.table_columns:
             require_column(table, name, "a factor of the formula")
-    if combined or CROSSED in choices.values():
+    if combined or many_slopes or CROSSED in choices.values():
         return _all_crossed(written, choices)
     counted = [each.column for each in written if choices.get(each.column) != INTEGRATED]
     levels = count_levels(table, counted, MOST_LEVELS + 1)
@@ -363,7 +365,7 @@ def _chosen(
     integrated: list[GroupTerms] = []
     for each in written:
         way = choices.get(each.column)
-        if way == COLUMNS and each.slope is not None:
+        if way == COLUMNS and each.slopes:
             raise ConfigError(
                 f"expected an intercept alone for {each.column!r} as columns, found a slope: leave "
                 f"out {each.column}={COLUMNS}, or the slope"
@@ -373,7 +375,7 @@ def _chosen(
                 f"expected at most {MOST_LEVELS} levels of {each.column!r} as columns, found more: "
                 f"write {each.column}={INTEGRATED} in --group-as, or merge the rare levels"
             )
-        if way == INTEGRATED or each.slope is not None or each.column in many:
+        if way == INTEGRATED or each.slopes or each.column in many:
             integrated.append(each)
     if len(integrated) > 1:
         return _all_crossed(written, choices)
@@ -384,12 +386,7 @@ def _chosen(
 def _all_crossed(written: Sequence[GroupTerms], choices: Mapping[str, str]) -> ChosenGroups:
     """Return all factors as such that cross.
 
-    Raises
-    ------
-    DataError
-        If one has a slope.
-    ConfigError
-        If one is asked for in another way.
+    DataError if the name of one has a colon, ConfigError if one is asked for in another way.
     """
     for each in written:
         if ":" in each.column and not each.parts:
@@ -397,20 +394,13 @@ def _all_crossed(written: Sequence[GroupTerms], choices: Mapping[str, str]) -> C
                 f"expected factors that cross without ':' in their names, found {each.column!r}: "
                 "rename the column"
             )
-        if each.slope is not None:
-            others = [other.column for other in written if other is not each]
-            raise DataError(
-                f"expected intercepts alone of factors that cross, found a slope of "
-                f"{each.column!r} beside {', '.join(map(repr, others)) or 'none'}, of which two "
-                f"have more than {MOST_LEVELS} levels or a slope: write (1 | {each.column})"
-            )
         way = choices.get(each.column, CROSSED)
         if way != CROSSED:
             raise ConfigError(
-                f"expected {CROSSED} for every factor where factors cross, found "
-                f"{each.column}={way}: leave it out of --group-as"
+                f"expected {CROSSED} for every factor where factors cross or have several slopes, "
+                f"found {each.column}={way}: leave it out of --group-as"
             )
-    return ChosenGroups(crossed=tuple(each.column for each in written))
+    return ChosenGroups(crossed=tuple(written))
 
 
 def count_levels(table: Table, columns: Sequence[str], most: int) -> dict[str, int]:
@@ -726,8 +716,8 @@ def arrange(
     order = group_order(labels, group_key(0))
     name = getattr(groups, "name", None)
     column = name if isinstance(name, str) and name else "group"
-    slope = Column(terms[1]) if len(terms) == 2 else None
-    chosen = GroupTerms(column, slope, bool(correlated) or slope is None)
+    slopes = tuple(map(Column, terms[1:]))
+    chosen = GroupTerms(column, slopes, bool(correlated) or not slopes)
     ordered = [array[order] if len(array) else array for array in arrays]
     return ordered, order if ids is None else ids[order], table_of(chosen, labels[order])
 

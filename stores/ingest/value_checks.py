@@ -135,11 +135,17 @@ def check_groups(groups: GroupTerms, several: bool, features: Sequence[str]) -> 
     """Refuse a single group, and a slope that is no column of the design."""
     if not several:
         raise one_group(groups.column)
-    for name in groups.terms[1:]:
-        if name not in features:
+    check_slopes(groups, features)
+
+
+def check_slopes(groups: GroupTerms, features: Sequence[str]) -> None:
+    """Refuse a slope that is no column of the design."""
+    for name in groups.terms:
+        if name not in features and name != "1":
             raise ConfigError(
-                f"expected one column of numbers as the slope of the groups, found {name!r}, "
-                "which is a factor or makes several: take a number, or write (1 | g)"
+                f"expected one column of numbers as the slope of {groups.column!r}, found "
+                f"{name!r}, which is a factor or makes several: take a number, or write "
+                f"(1 | {groups.column})"
             )
 
 

@@ -151,7 +151,8 @@ def defined(described: Mapping[str, Any]) -> bool:
     inner = described.get("inner", {}).get("name")
     known = inner == "gaussian" or inner in _LATENT
     mixed = described.get("name") == "mixed" and len(described["effects"]) == 1
-    return known and (mixed or described.get("name") == "crossed")
+    crossed = described.get("name") == "crossed" and not described.get("terms")
+    return known and (mixed or crossed)
 
 
 def derived(
@@ -225,7 +226,8 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     if not defined(described):
         inner = described.get("inner", {}).get("name")
         found_model = f"mixed {inner}" if inner else described.get("name")
-        slope = " with a slope" if len(described.get("effects", ())) > 1 else ""
+        slopes = len(described.get("effects", ())) > 1 or described.get("terms")
+        slope = " with a slope" if slopes else ""
         raise ConfigError(
             "expected a run of a random intercept of a gaussian, logistic, binomial, ordinal or "
             f"probit model, found {found_model}{slope}: report tau instead"

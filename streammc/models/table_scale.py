@@ -36,9 +36,9 @@ RULES: Final = (UNCHANGED, COEFFICIENT, PLACE, DISTANCE)
 
 INTERCEPT: Final = "Intercept"
 EFFECTS: Final = "effects"
-"""Standard deviations of the effects of groups on intercept and slope, and their correlation if it
-is sampled. With ``u_1`` and ``u_2`` the effects on the store's scale and j the slope's column,
-those on the table's are ``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``."""
+"""Standard deviations of the effects of groups on intercept and slopes, and their correlations if
+these are sampled. With ``u_1`` and ``u_2`` the effects on the store's scale and j the slope's
+column, those on the table's are ``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``."""
 
 FACTOR: Final = "factor"
 """Effects of the levels of factors and their scales, which stay as they are: their columns are
@@ -54,11 +54,13 @@ class ScaleBlock(NamedTuple):
     """One per feature, in their order; or a single one that all features share."""
     intercept: str = ""
     """Coefficients without an intercept: label of the one that a centred design implies.
-    Effects: feature of the slope."""
+    Effects of an intercept and one slope: feature of the slope."""
     exponential: str = ""
     """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
     columns: tuple[int, ...] = ()
     """Columns of the labels of a predictor that does not have them all; empty: it has."""
+    effects: tuple[str, ...] = ()
+    """Effects: their names; empty: an intercept, and ``intercept``."""
 
     def features(self, names: Sequence[str]) -> list[str]:
         """Return the names of its columns, among those of all columns of the design."""
@@ -67,9 +69,11 @@ class ScaleBlock(NamedTuple):
     @property
     def described(self) -> dict[str, Any]:
         """The block as JSON types."""
-        described = {**self._asdict(), "labels": list(self.labels), "columns": list(self.columns)}
-        if not self.columns:  # as in the runs from before it could be stated
-            del described["columns"]
+        described = {**self._asdict(), "labels": list(self.labels)}
+        for name in ("columns", "effects"):  # absent from the runs from before they could be stated
+            described[name] = list(described[name])
+            if not described[name]:
+                del described[name]
         return described
 
 
@@ -86,6 +90,7 @@ def blocks_from_description(described: Iterable[Mapping[str, Any]]) -> tuple[Sca
                 **entry,
                 "labels": tuple(entry["labels"]),
                 "columns": tuple(entry.get("columns", ())),
+                "effects": tuple(entry.get("effects", ())),
             }
         )
         for entry in described
@@ -135,12 +140,16 @@ def transform(
         if block.rule == FACTOR:
             continue
         if block.rule == EFFECTS:
-            j = features.index(block.intercept)
-            moved = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
+            effects = block.effects or (INTERCEPT, block.intercept)
+            k, slopes = len(effects), [features.index(e) for e in effects if e != INTERCEPT]
+            moved = _effects(theta[:, :, columns], k, mean[slopes], scale[slopes])
             result[:, :, columns] = moved[..., : len(columns)]
-            if len(columns) == 2 and mean[j]:  # uncorrelated at the mean of the column alone
-                column = max(columns) + 1
-                added.append((column, _correlation(block.labels[0]), moved[..., 2]))
+            if len(columns) == k > len(slopes) and mean[slopes].any():
+                # Uncorrelated at the means of the columns alone.
+                names_of = correlations(_column_of(block.labels[0], effects[0]), effects)
+                added += [
+                    (max(columns) + 1, name, moved[..., k + n]) for n, name in enumerate(names_of)
+                ]
             continue
         own = list(block.columns) or list(range(len(features)))
         moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
@@ -168,24 +177,81 @@ def transform(
     return result, names
 
 
-def _effects(values: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
-    """Return standard deviations of intercept and slope and their correlation (..., 3).
+def pairs_of(k: int) -> list[tuple[int, int]]:
+    """Return the pairs of k effects in the order of their correlations: (1, 0), (2, 0), (2, 1)."""
+    return [(i, j) for i in range(k) for j in range(i)]
 
-    Those of ``u_1 - shift u_2`` and ``u_2 / scale``. ``values``: the same of ``u_1`` and ``u_2``,
-    or without the correlation, (..., 2), where it is 0.
+
+def correlations(column: str, effects: Sequence[str]) -> list[str]:
+    """Return the names of the correlations of the effects of a column.
+
+    Examples
+    --------
+    >>> correlations("g", ["Intercept", "x"]), correlations("g", ["x", "y", "z"])
+    (['rho[g]'], ['rho[g:x,y]', 'rho[g:x,z]', 'rho[g:y,z]'])
     """
-    moved = np.empty((*values.shape[:-1], 3))
-    intercept, slope = values[..., 0], values[..., 1]
-    rho = values[..., 2] if values.shape[-1] == 3 else np.zeros_like(slope)
-    # Two squares, so that nothing cancels.
-    along = rho * intercept - shift * slope
-    moved[..., 0] = np.hypot(along, np.sqrt((1.0 - rho) * (1.0 + rho)) * intercept)
-    moved[..., 1] = slope / scale
-    moved[..., 2] = along / np.maximum(moved[..., 0], 1e-300)
-    return moved
+    if len(effects) == 2:
+        return [f"rho[{column}]"]
+    return [f"rho[{column}:{effects[j]},{effects[i]}]" for i, j in pairs_of(len(effects))]
 
 
-def _correlation(deviation: str) -> str:
-    """Return the name of the correlation beside ``tau[g:Intercept]``: ``rho[g]``."""
-    column = deviation.removeprefix("tau[").removesuffix(f":{INTERCEPT}]")
-    return f"rho[{column}]"
+def correlation_roots(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return the Cholesky factors (..., k, k) of correlations in the order of ``pairs_of``.
+
+    They are numbers within rounding of a correlation matrix, which may be singular.
+    """
+    root = np.zeros((*values.shape[:-1], k, k))
+    left = np.ones((*values.shape[:-1], k))
+    for n, (i, j) in enumerate(pairs_of(k)):
+        rest = values[..., n] - np.einsum("...m,...m->...", root[..., i, :j], root[..., j, :j])
+        most = np.sqrt(left[..., i])
+        own = np.sqrt(np.maximum(left[..., j], 1e-300))
+        root[..., i, j] = np.clip(rest / own, -most, most)
+        left[..., i] = np.maximum(left[..., i] - root[..., i, j] ** 2, 0.0)
+        root[..., j, j] = own
+    root[..., range(k), range(k)] = np.sqrt(left)
+    return root
+
+
+def _effects(
+    values: NDArray[np.float64], k: int, mean: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return standard deviations of k effects and their correlations (..., k (k + 1) / 2).
+
+    Those of ``u_1 - sum_j u_j mean_j / scale_j`` and ``u_j / scale_j``, where the last effects are
+    slopes. ``values``: the same of u, or without the correlations, (..., k), where they are 0.
+    """
+    sampled = values.shape[-1] > k
+    pairs = values[..., k:] if sampled else np.zeros((*values.shape[:-1], k * (k - 1) // 2))
+    root = _turn(k, mean, scale) @ (values[..., :k, None] * correlation_roots(pairs, k))
+    deviations = np.sqrt((root**2).sum(axis=-1))
+    unit = root / np.maximum(deviations, 1e-300)[..., None]
+    moved = [np.einsum("...m,...m->...", unit[..., i, :], unit[..., j, :]) for i, j in pairs_of(k)]
+    return np.concatenate([deviations, np.stack(moved, axis=-1)], axis=-1) if k > 1 else deviations
+
+
+def _turn(k: int, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    turn = np.eye(k)
+    slopes = range(k - len(mean), k)
+    turn[slopes, slopes] = 1.0 / scale
+    if len(mean) < k:
+        turn[0, 1:] = -mean / scale
+    return turn
+
+
+def turn_of_effects(effects: Sequence[str], attributes: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the matrix (k, k) by which effects of a level go to the table's scale.
+
+    ``effects`` are their names, those of slopes among the features of ``attributes``, a design.
+    """
+    stated, names = attributes.get("standardization"), list(attributes["features"])
+    if stated is None:
+        return np.eye(len(effects))
+    at = [names.index(each) for each in effects if each != INTERCEPT]
+    mean, scale = (np.asarray(stated[key], dtype=np.float64)[at] for key in ("mean", "scale"))
+    return _turn(len(effects), mean, scale)
+
+
+def _column_of(deviation: str, effect: str) -> str:
+    """Return the grouping column of ``tau[g:Intercept]``: ``g``."""
+    return deviation.removeprefix("tau[").removesuffix(f":{effect}]")

@@ -8,7 +8,7 @@ computed again: neither needs the rows of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import CrossedFactor
 from streammc.models.mixed.crossed_model import CrossedModel
-from streammc.models.table_scale import INTERCEPT
+from streammc.models.table_scale import turn_of_effects
 from streammc.prediction.prediction_request import INTEGRATE, PredictionRequest
-from streammc.prediction.predictors import rows_of_run
+from streammc.prediction.predictors import rows_of_run, standardization
 from streammc.prediction.row_effects import (
     UNKNOWN,
     GroupPart,
@@ -39,26 +39,32 @@ _CHUNK: Final = 1 << 16
 _FAR: Final = 0.7
 """Skewness, and excess kurtosis, above which quantiles are those of draws."""
 _PIECE: Final = 1 << 20
-_SCALE: Final = "linear predictor"
+_SCALE: Final = "linear predictor; a slope per unit of its column in the table"
 
 
 @dataclass(frozen=True, eq=False)
 class KeptEffects:
-    """What the chains of a run know of the effects of all levels, L in all."""
+    """What the chains of a run know of the effects of all levels, E in all.
+
+    The k effects of a level stand together, levels in their order, factors one after the other.
+    """
 
     count: int
     """Draws of a chain of which there are moments."""
     moments: NDArray[np.float64]
-    """(chains, L, 4) mean, and sums of the powers 2 to 4 of the differences from it."""
+    """(chains, E, 4) mean, and sums of the powers 2 to 4 of the differences from it, on the scale
+    of the table."""
     draws: NDArray[np.float32]
-    """(L, S) draws of all chains, one chain after the other."""
+    """(E, S) draws of all chains, one chain after the other, on the scale of the store."""
     numbers: Index
     """(S / chains,) their numbers in each chain."""
     first: Index
-    """(F + 1,) first level of each factor, and L."""
+    """(F + 1,) first effect of each factor, and E."""
+    turns: tuple[Matrix, ...]
+    """Of each factor what turns the effects of a level to the scale of the table (k, k)."""
 
     @classmethod
-    def of(cls, run: RunDirectory, factors: Sequence[CrossedFactor]) -> KeptEffects:
+    def of(cls, run: RunDirectory, model: CrossedModel, table: Any) -> KeptEffects:
         """Read them from a finished run.
 
         DataError if the run is unfinished, or made no draw that is kept.
@@ -74,18 +80,36 @@ class KeptEffects:
         stride, count = int(states[0]["stride"]), int(states[0]["count"])
         kept = [arrays[f"chain{chain}_kept"] for chain in range(run.chains)]
         numbers = stride * np.arange(1, len(kept[0]) + 1) - 1
-        sizes = [each.n_groups for each in factors]
+        sizes = [
+            each.n_groups * len(effects)
+            for each, effects in zip(table.crossed, model.effects, strict=True)
+        ]
         return cls(
             count,
             np.stack([arrays[f"chain{chain}_moments"] for chain in range(run.chains)]),
             np.ascontiguousarray(np.concatenate(kept).T),
             numbers,
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            tuple(turn_of_effects(each, table.attributes) for each in model.effects),
         )
 
-    def pooled(self, levels: slice) -> tuple[Vector, Vector, Vector, Vector]:
-        """Return mean, sd, skewness and excess kurtosis of levels over the draws of all chains."""
-        means, *powers = np.moveaxis(self.moments[:, levels], -1, 0)
+    def places(self, number: int, start: int, stop: int) -> slice:
+        """Return the places of the effects of levels ``start`` to ``stop`` of a factor."""
+        first, k = int(self.first[number]), len(self.turns[number])
+        return slice(first + k * start, first + k * stop)
+
+    def drawn(self, number: int, levels: Index) -> NDArray[np.float64]:
+        """Return draws (m, k, S) of the effects of levels of a factor, on the table's scale."""
+        k = len(self.turns[number])
+        places = self.first[number] + k * levels[:, None] + np.arange(k)
+        found: NDArray[np.float64] = np.einsum(
+            "dc,mcs->mds", self.turns[number], self.draws[places].astype(np.float64)
+        )
+        return found
+
+    def pooled(self, places: slice) -> tuple[Vector, Vector, Vector, Vector]:
+        """Return mean, sd, skewness and excess kurtosis of effects over the draws of all chains."""
+        means, *powers = np.moveaxis(self.moments[:, places], -1, 0)
         n, total = self.count, self.count * len(means)
         mean = means.mean(axis=0)
         away = means - mean
@@ -96,17 +120,19 @@ class KeptEffects:
         safe = np.maximum(second, 1e-200)
         return mean, sd, third / safe**1.5, fourth.sum(axis=0) / total / safe**2 - 3.0
 
-    def quantiles(self, levels: slice, ends: Sequence[float]) -> list[Vector]:
-        """Return the quantiles of levels at probabilities, each (m,).
+    def quantiles(self, number: int, start: int, stop: int, ends: Sequence[float]) -> list[Vector]:
+        """Return the quantiles of the effects of levels of a factor, each (m k,).
 
         The normal ones, corrected for skewness and kurtosis (Cornish and Fisher 1938); where these
         are large those of the draws that are kept.
         """
         from scipy.special import ndtri
 
-        mean, sd, skewness, kurtosis = self.pooled(levels)
+        mean, sd, skewness, kurtosis = self.pooled(self.places(number, start, stop))
         far = np.flatnonzero((np.abs(skewness) > _FAR) | (np.abs(kurtosis) > _FAR))
-        kept = np.quantile(self.draws[levels][far].astype(np.float64), ends, axis=1)
+        k = len(self.turns[number])
+        drawn = self.drawn(number, start + far // k)[np.arange(len(far)), far % k]
+        kept = np.quantile(drawn, ends, axis=1)
         found = []
         for k, end in enumerate(ends):
             each = mean + sd * cornish_fisher(np.full(len(mean), ndtri(end)), skewness, kurtosis)
@@ -114,7 +140,7 @@ class KeptEffects:
             found.append(each)
         return found
 
-    def mean_error(self, levels: slice) -> float | None:
+    def mean_error(self, places: slice) -> float | None:
         """Return the standard error of a mean, in sds of its effect, root mean square.
 
         It comes from the differences between chains; ``None`` of a single chain.
@@ -122,8 +148,8 @@ class KeptEffects:
         chains = len(self.moments)
         if chains == 1:
             return None
-        between = self.moments[:, levels, 0].var(axis=0, ddof=1) / chains
-        _, sd, _, _ = self.pooled(levels)
+        between = self.moments[:, places, 0].var(axis=0, ddof=1) / chains
+        _, sd, _, _ = self.pooled(places)
         return float(np.sqrt(np.mean(between / np.maximum(sd, 1e-100) ** 2)))
 
 
@@ -157,7 +183,7 @@ def _opened(
     table = rows_of_run(run, table)
     require_temperature_one(run)
     number, factor = factor_of(model, table, request.factor)
-    return table, KeptEffects.of(run, table.crossed), number, factor
+    return table, KeptEffects.of(run, model, table), number, factor
 
 
 def write_level_effects(
@@ -178,8 +204,8 @@ def write_level_effects(
         )
     table, kept, number, factor = _opened(run, model, table, request)
     rows = _rows_of_levels(table, number, factor.n_groups)
-    own = slice(int(kept.first[number]), int(kept.first[number + 1]))
-    by_effect = Column(dims=("effect",), sizes=(1,))
+    names, own = model.effects[number], kept.places(number, 0, factor.n_groups)
+    by_effect = Column(dims=("effect",), sizes=(len(names),))
     columns = dict.fromkeys(("mean", "sd", *request.names), by_effect) | {"rows": Column("int64")}
     kind = "string" if factor.labels(0, 1).dtype.kind == "S" else "int64"
     with RowArrays(
@@ -188,18 +214,18 @@ def write_level_effects(
         for start in range(0, factor.n_groups, writer.chunk_rows):
             stop = min(start + writer.chunk_rows, factor.n_groups)
             writer.write_ids(start, factor.labels(start, stop))
-            levels = slice(own.start + start, own.start + stop)
-            mean, sd, _, _ = kept.pooled(levels)
-            values = {"mean": mean[:, None], "sd": sd[:, None], "rows": rows[start:stop]}
-            ends = kept.quantiles(levels, request.ends)
-            values |= {name: each[:, None] for name, each in zip(request.names, ends, strict=True)}
-            writer.target.write(start, values)
+            mean, sd, _, _ = kept.pooled(kept.places(number, start, stop))
+            found = {"mean": mean, "sd": sd}
+            ends = kept.quantiles(number, start, stop, request.ends)
+            found |= dict(zip(request.names, ends, strict=True))
+            values = {name: each.reshape(-1, len(names)) for name, each in found.items()}
+            writer.target.write(start, values | {"rows": rows[start:stop]})
             if request.progress is not None:
                 request.progress(stop, factor.n_groups)
         facts: dict[str, Any] = {
             "groups": factor.n_groups,
             "group": factor.column,
-            "effects": [INTERCEPT],
+            "effects": list(names),
             "scale": _SCALE,
             "draws": kept.count * len(kept.moments),
             "interval": request.interval,
@@ -207,7 +233,7 @@ def write_level_effects(
             "mean_error": kept.mean_error(own),
             **_origin(run, table, began),
         }
-        return facts | writer.commit(facts, {"effect": (("effect",), np.array([INTERCEPT]))})
+        return facts | writer.commit(facts, {"effect": (("effect",), np.array(names))})
 
 
 def write_level_draws(
@@ -225,22 +251,22 @@ def write_level_draws(
     step = -(-len(kept.numbers) * run.chains // request.draws)
     chosen = np.arange(len(kept.numbers))[::step]
     rows = _rows_of_levels(table, number, factor.n_groups)[numbers]
-    shape = (run.chains, len(chosen))
+    shape, names = (run.chains, len(chosen)), model.effects[number]
     columns = {
-        "u": Column("float64", ("chain", "draw", "effect"), (*shape, 1)),
+        "u": Column("float64", ("chain", "draw", "effect"), (*shape, len(names))),
         "rows": Column("int64"),
     }
     kind = "string" if factor.labels(0, 1).dtype.kind == "S" else "int64"
     with RowArrays(path, columns, len(numbers), 1, kind, request.overwrite, GROUPS) as writer:
         for place, level in enumerate(numbers.tolist()):
             writer.write_ids(place, factor.labels(level, level + 1))
-            drawn = kept.draws[kept.first[number] + level].reshape(run.chains, -1)[:, chosen]
-            values = {"u": drawn.astype(np.float64).reshape(1, *shape, 1)}
+            drawn = kept.drawn(number, np.array([level])).reshape(len(names), run.chains, -1)
+            values = {"u": np.moveaxis(drawn[:, :, chosen], 0, -1)[None]}
             writer.target.write(place, values | {"rows": rows[place : place + 1]})
         facts: dict[str, Any] = {
             "groups": len(numbers),
             "group": factor.column,
-            "effects": [INTERCEPT],
+            "effects": list(names),
             "scale": _SCALE,
             "chains": shape[0],
             "draws": shape[1],
@@ -248,7 +274,7 @@ def write_level_draws(
             **_origin(run, table, began),
         }
         arrays = {
-            "effect": (("effect",), np.array([INTERCEPT])),
+            "effect": (("effect",), np.array(names)),
             "chain": (("chain",), np.arange(run.chains)),
             "draw": (("draw",), kept.numbers[chosen]),
         }
@@ -274,9 +300,14 @@ class CrossedEffects:
     theta: Matrix
     """(S, d) draws, on the scale of the store of the run."""
     draws: NDArray[np.float32]
-    """(L, S) effects."""
-    variance: Matrix
-    """(F, S) of the effect of a new level."""
+    """(E, S) effects."""
+    covariances: tuple[NDArray[np.float64], ...]
+    """Of each factor (S, k, k) of the effects of a new level."""
+    slopes: tuple[tuple[int, ...], ...]
+    """Of each factor the columns of its effects, -1 of an intercept."""
+    scale: Vector
+    """(q,) what turns the columns of the table, with ``shift``, to those of the run's store."""
+    shift: Vector
     table: Any
     """The table that is predicted."""
     same: bool
@@ -284,7 +315,7 @@ class CrossedEffects:
     integrate: bool
     """Whether rows of new levels are predicted, or refused."""
     places: list[Index | None]
-    """Of each factor the level of the run, counted over all factors, of each level of the table, or
+    """Of each factor the place in ``draws`` of the first effect of each level of the table, or
     ``UNKNOWN``; ``None``: the table has no such factor."""
     columns: list[int]
     """Of each factor its place among those of the table."""
@@ -294,11 +325,11 @@ class CrossedEffects:
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the effects of new levels together, at the mean draw."""
-        return float(np.sqrt(self.variance.sum(axis=0).mean()))
+        """Standard deviation of the intercepts of new levels together, at the mean draw."""
+        return float(np.sqrt(self.spread_of_new(-self.shift[None] / self.scale).mean() ** 2))
 
     def groups_of(self, start: int, stop: int) -> Index:
-        """Return the levels (m, F) of rows in the run, ``UNKNOWN`` of new ones.
+        """Return the places (m, F) of the levels of rows, ``UNKNOWN`` of new ones.
 
         DataError if a row has a new level and these are to be refused.
         """
@@ -331,24 +362,47 @@ class CrossedEffects:
         mean, variance = np.zeros((m, S)), np.zeros((m, S))
         for f, own in enumerate(groups.T):
             known = own != UNKNOWN
-            if known.all():
-                mean += self.draws[own]
-                continue
-            mean[known] += self.draws[own[known]]
-            variance[~known] += self.variance[f]
+            z = self._columns_of(f, X)
+            for c, each in enumerate(z.T):
+                if known.all():
+                    mean += each[:, None] * self.draws[own + c]
+                else:
+                    mean[known] += each[known, None] * self.draws[own[known] + c]
+            if not known.all():
+                variance[~known] += self._variance(f, z[~known])
         zero = np.zeros((m, S))
         return [GroupPart(np.arange(m), mean, np.sqrt(variance), zero, zero, None, None)]
 
     def spread_of_new(self, X: NDArray[Any]) -> Matrix:
         """Return the standard deviations (m, S) of rows of new levels of all factors."""
-        sd: Matrix = np.broadcast_to(
-            np.sqrt(self.variance.sum(axis=0)), (len(X), self.draws.shape[1])
-        )
+        of_factors = (self._variance(f, self._columns_of(f, X)) for f in range(len(self.slopes)))
+        sd: Matrix = np.sqrt(sum(of_factors))
         return sd
+
+    def _columns_of(self, f: int, X: NDArray[Any]) -> Matrix:
+        """Return the columns (m, k) of the effects of a factor as in the store of the run."""
+        z = np.ones((len(X), len(self.slopes[f])))
+        for c, column in enumerate(self.slopes[f]):
+            if column >= 0:
+                z[:, c] = X[:, column] * self.scale[column] + self.shift[column]
+        return z
+
+    def _variance(self, f: int, z: Matrix) -> Matrix:
+        """Return the variances (m, S) of rows of new levels of a factor, by their columns."""
+        if z.shape[1] == 1:
+            return z**2 * self.covariances[f][:, 0, 0]
+        root = np.linalg.cholesky(self.covariances[f])
+        found: Matrix = (np.einsum("mc,scd->msd", z, root) ** 2).sum(axis=-1)
+        return found
 
 
 def crossed_effects(
-    run: RunDirectory, model: CrossedModel, table: Any, request: PredictionRequest
+    run: RunDirectory,
+    model: CrossedModel,
+    table: Any,
+    request: PredictionRequest,
+    design: Mapping[str, Any],
+    table_design: Mapping[str, Any],
 ) -> CrossedEffects:
     """Return the effects of the rows of a table at the draws that are kept, or some of them.
 
@@ -368,14 +422,15 @@ def crossed_effects(
         )
     trained_on = rows_of_run(run, trained_on)
     factors = trained_on.crossed
-    kept = KeptEffects.of(run, factors)
+    kept = KeptEffects.of(run, model, trained_on)
     places: list[Index | None] = []
-    for first, factor in zip(kept.first, factors, strict=False):
+    for first, factor, effects in zip(kept.first, factors, model.effects, strict=False):
+        k = len(effects)
         if factor.column not in names:
             places.append(None)
             continue
         if same:
-            places.append(first + np.arange(factor.n_groups))
+            places.append(first + k * np.arange(factor.n_groups))
             continue
         other = table.crossed[names.index(factor.column)]
         index = LabelIndex(factor)
@@ -383,16 +438,25 @@ def crossed_effects(
             index.find(other.labels(start, min(start + _PIECE, other.n_groups)))
             for start in range(0, other.n_groups, _PIECE)
         ])  # fmt: skip
-        places.append(np.where(found == UNKNOWN, UNKNOWN, first + found))
+        places.append(np.where(found == UNKNOWN, UNKNOWN, first + k * found))
     step = -(-kept.draws.shape[1] // request.draws)
     chosen = np.arange(kept.draws.shape[1])[::step]
     reported = run.draws_matrix()[:, kept.numbers].reshape(kept.draws.shape[1], -1)[chosen]
     theta = model.unconstrain(reported)
-    variance = np.exp(2.0 * theta[:, -len(factors) :].T)
+    slopes = tuple(columns for columns, _ in model.columns_of_effects)
+    scale, shift = np.ones(0), np.zeros(0)
+    if model.features:
+        q = len(model.features)
+        mean, own = standardization(design, q)
+        other_mean, other = standardization(table_design, q)
+        scale, shift = other / own, (other_mean - mean) / own
     return CrossedEffects(
         theta=theta,
         draws=np.ascontiguousarray(kept.draws[:, chosen]),
-        variance=np.ascontiguousarray(variance),
+        covariances=model.covariances(theta),
+        slopes=slopes,
+        scale=scale,
+        shift=shift,
         table=table,
         same=same,
         integrate=request.new_groups == INTEGRATE,

@@ -143,8 +143,8 @@ def write_predictions(
         theta, effects = row_effects(run, model, table, posterior, request, described)
         regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
     elif isinstance(model, CrossedModel):
-        effects = crossed_effects(run, model, table, request)
-        regression, theta = model.inner, effects.theta[:, : -len(model.crossed)]
+        effects = crossed_effects(run, model, table, request, posterior.design, described)
+        regression, theta = model.inner, effects.theta[:, : -model.n_covariance]
     coefficients = predictors.on_table(
         regression, theta, posterior.weights, posterior.design, described
     )

@@ -10,6 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from streammc.models.table_scale import INTERCEPT
+from streammc.priors import FamilyPrior, half_student_t
+from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
+from streammc.protocols import Rows
+
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
@@ -32,17 +37,26 @@ class Groups(Protocol):
         """Whether intercept and slope are correlated."""
 
 
-def formula_term(column: str, slope: str | None, correlated: bool) -> str:
+def formula_term(column: str, effects: Sequence[str], correlated: bool) -> str:
     """Return the term of a formula.
 
     Examples
     --------
-    >>> formula_term("g", None, False), formula_term("g", "x", False)
+    >>> formula_term("g", ["Intercept"], False), formula_term("g", ["Intercept", "x"], False)
     ('(1 | g)', '(1 + x || g)')
     """
-    if slope is None:
-        return f"(1 | {column})"
-    return f"(1 + {slope} {'|' if correlated else '||'} {column})"
+    terms = ["1" if each == INTERCEPT else each for each in effects]
+    if terms[0] != "1":
+        terms.insert(0, "0")
+    return f"({' + '.join(terms)} {'|' if correlated or len(effects) == 1 else '||'} {column})"
+
+
+def slope_default(
+    j: int, rows: Rows, feature_names: Sequence[str], level: Level
+) -> list[FamilyPrior]:
+    """Return half-Student-t(3, 2.5 unit / scale) of a slope of column ``j``, as for its mean."""
+    _, sd, ends = spread(rows.X[:, j], shares(rows))
+    return [half_student_t(3.0, rounded(WIDTH * level.unit / (ends or sd or 1.0)))]
 
 
 _MODULE = "streammc.models.mixed.mixed_model"

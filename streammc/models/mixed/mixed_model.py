@@ -28,13 +28,13 @@ from streammc.models.base import (
     unit_default,
 )
 from streammc.models.mixed import group_constants
-from streammc.models.mixed.effect_terms import Groups, formula_term
+from streammc.models.mixed.effect_terms import Groups, formula_term, slope_default
 from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS
 from streammc.models.mixed.group_link import link, table_constants, table_link
 from streammc.models.table_scale import EFFECTS, INTERCEPT, ScaleBlock
 from streammc.models.text_models import DensityModel
-from streammc.priors import FamilyPrior, half_student_t, lkj
-from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
+from streammc.priors import lkj
+from streammc.priors.scaled import Level, shares, spread
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
 NODES: Final = 15
@@ -45,14 +45,6 @@ _ONE: Final = "1"
 _START: Final = 0.5
 """Standard deviation of the effects to start from, in units of the linear predictor."""
 _INSTEAD: Final = "half_student_t(3, 2.5)"
-
-
-def _slope_default(
-    j: int, rows: Rows, feature_names: Sequence[str], level: Level
-) -> list[FamilyPrior]:
-    """Return half-Student-t(3, 2.5 unit / scale) of a slope of column ``j``, as for its mean."""
-    _, sd, ends = spread(rows.X[:, j], shares(rows))
-    return [half_student_t(3.0, rounded(WIDTH * level.unit / (ends or sd or 1.0)))]
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ class MixedModel(LinearModel):
     @property
     def formula_term(self) -> str:
         """Return the random effects as a term of a formula: ``(1 + x || g)``."""
-        return formula_term(self.column, self.slope, self.correlated)
+        return formula_term(self.column, self.effects, self.correlated)
 
     @property
     def group_parameters(self) -> tuple[Parameter, ...]:
@@ -106,7 +98,7 @@ class MixedModel(LinearModel):
         column = self.column
         if self.slope is None:
             return (_deviation(f"tau[{column}]", unit_default),)
-        default = partial(_slope_default, self.features.index(self.slope))
+        default = partial(slope_default, self.features.index(self.slope))
         stated = (
             _deviation(f"tau[{column}:{INTERCEPT}]", unit_default),
             _deviation(f"tau[{column}:{self.slope}]", default),

@@ -7,6 +7,7 @@ the same ones whenever a chain stops, and spread over it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from abc import ABC, abstractmethod
@@ -25,19 +26,28 @@ from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
 from streammc.models.glm.gaussian_identity import Gaussian
 from streammc.models.responses import response_check
+from streammc.models.table_scale import turn_of_effects
 from streammc.numerics.dispatchers import compile_ahead
 from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_prior
-from streammc.protocols import Index, Model, RowSource, Vector
+from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chains import BATCH_SECONDS, Chain
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
 from streammc.samplers.crossed import likelihoods
-from streammc.samplers.crossed.likelihoods import Family, Rows, allocate_walk, constants_of
+from streammc.samplers.crossed.likelihoods import (
+    Family,
+    Rows,
+    allocate_walk,
+    constants_of,
+    steps_of,
+)
 from streammc.samplers.crossed.sweep import Crossed, Scales, State, add_moments, sweep
 from streammc.samplers.crossed.table import (
     Piece,
     Structure,
+    Term,
     ordered,
     pieces_of,
+    regressed,
     require_distinct,
     structure_of,
     summed,
@@ -97,7 +107,7 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     certificate = cv.certificate.plus(**read, seconds=time.perf_counter() - begun)
     cv = replace(cv, certificate=replace(certificate, warnings=_warnings(structure)))
     found = np.array([structure.parts, structure.largest])
-    text = f"{len(table.weight):,} effects of {len(model.crossed)} factors are drawn with them"
+    text = f"{table.effect[-1]:,} effects of {len(model.crossed)} factors are drawn with them"
     arrays = {"crossed_structure": found}
     return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, (table, rows))
 
@@ -118,15 +128,16 @@ def _table(request: RunRequest, cv: ControlVariates) -> tuple[Crossed, Rows | No
     check = response_check(dataset, request.model)
     sizes = np.array([each.n_groups for each in dataset.table.crossed])
     weighted = dataset.temperature != 1.0 or bool(stated.get("weight") or stated.get("trials"))
-    q = dataset.n_features
+    model: Any = request.model
+    q, terms = dataset.n_features, [Term(*each) for each in model.columns_of_effects]
     if of_sums(request.model):
         centre = cv.theta_star[:q]
-        return summed(lambda: pieces_of(dataset, centre, check), sizes, q, weighted), None
+        return summed(lambda: pieces_of(dataset, centre, check), sizes, q, weighted, terms), None
 
     def pieces() -> Iterator[Piece]:
         return pieces_of(dataset, None, check)
 
-    table = summed(pieces, sizes, q, weighted)
+    table = summed(pieces, sizes, q, weighted, terms, False)
     return table, ordered(pieces, table, q, stated["dtype"], bool(stated.get("offset")))
 
 
@@ -136,9 +147,8 @@ def _require_noise(table: Crossed, model: Any, centre: Vector) -> None:
     fitted = float(centre @ table.gram @ centre)
     left = {"its columns": (table.square, table.gram, table.cross)}
     for f, name in enumerate(model.crossed):
-        own = slice(table.first[f], table.first[f + 1])
-        weight = np.where(table.weight[own] > 0.0, table.weight[own], 1.0)
-        means = table.response[own] / weight
+        own = slice(table.effect[f], table.effect[f + 1])
+        means = regressed(table, f, table.response[own, None])[:, 0]
         square = table.square - float(table.response[own] @ means)
         cross = table.cross - table.design[own].T @ means
         left[f"the levels of {name!r}"] = square, table.within[f * q : (f + 1) * q], cross
@@ -168,7 +178,7 @@ def _check_priors(model: Any, cv: ControlVariates) -> None:
         If the prior of a coefficient is flat where columns may separate the responses; of a
         Gaussian response, if it is not normal or flat, or that of a scale is joint.
     """
-    kinds, factors = model.prior_table(cv.labels)[:, 0], len(model.crossed)
+    kinds = model.prior_table(cv.labels)[:, 0]
     if not of_sums(model):
         flat = np.flatnonzero(kinds == FLAT)
         if len(flat) and model.inner.separable:
@@ -177,7 +187,7 @@ def _check_priors(model: Any, cv: ControlVariates) -> None:
                 f"that cross, found a flat one of {cv.labels[flat[0]]}: write normal(0, s)"
             )
         return
-    q = len(kinds) - 1 - factors
+    q = len(kinds) - 1 - model.n_covariance
     for label, kind in zip(cv.labels, kinds[:q], strict=False):
         if kind not in (FLAT, NORMAL, JOINT_NORMAL):
             raise ConfigError(
@@ -191,10 +201,10 @@ def _check_priors(model: Any, cv: ControlVariates) -> None:
         )
 
 
-def scales_of(model: Model, cv: ControlVariates) -> Scales:
+def scales_of(model: Any, cv: ControlVariates) -> Scales:
     """Return the priors of a Gaussian response, of coefficients less those of theta_star."""
-    table, factors = model.prior_table(cv.labels), len(model.crossed)
-    q = len(cv.labels) - 1 - factors
+    table = model.prior_table(cv.labels)
+    q = len(cv.labels) - 1 - model.n_covariance
     precision, shift = np.zeros((q, q)), np.zeros(q)
     for j, row in enumerate(table[:q]):
         if row[0] == JOINT_NORMAL:
@@ -202,7 +212,7 @@ def scales_of(model: Model, cv: ControlVariates) -> Scales:
         elif row[0] == NORMAL:
             precision[j, j] = row[2] ** -2.0
             shift[j] = row[1] * row[2] ** -2.0
-    order = [*range(q + 1, q + 1 + factors), q]
+    order = [*range(q + 1, len(cv.labels)), q]
     scales = np.ascontiguousarray(table[order, :COLUMNS])
     return Scales(scales, precision, shift - precision @ cv.theta_star[:q])
 
@@ -210,6 +220,7 @@ def scales_of(model: Model, cv: ControlVariates) -> Scales:
 def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
     """Return what all chains share; reads the table, unless :func:`prepare` did."""
     cv, model = setup.cv, request.model
+    untyped: Any = model
     table, rows = setup.ahead if setup.ahead is not None else _table(request, cv)
     d = cv.dim
     base = Base(
@@ -220,6 +231,9 @@ def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
         "table": table,
         "effect_draws": sampler.effect_draws,
         "statistics": sampler.statistics,
+        "turns": tuple(
+            turn_of_effects(each, request.dataset.attributes) for each in untyped.effects
+        ),
         "base": base,
         "source": request.dataset.rows(),
         "certain": allocate_block(0, request.dataset.n_features, 1),
@@ -230,7 +244,10 @@ def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
         return SumsProblem(priors=scales_of(model, cv), **shared)
     inner: Any = model.of_a_row
     q = request.dataset.n_features
-    family = Family(q, inner.n_scalar, inner.constants, base.prior, constants_of(table, rows, q))
+    family = Family(
+        q, inner.n_scalar, inner.constants, base.prior, constants_of(table, rows, q),
+        steps_of(table, q + inner.n_scalar),
+    )  # fmt: skip
     return RowsProblem(link=inner.link, rows=rows, family=family, **shared)
 
 
@@ -241,6 +258,8 @@ class GibbsProblem(ABC):
     table: Crossed
     effect_draws: int | None
     statistics: tuple[str, ...]
+    turns: tuple[Matrix, ...]
+    """Of each factor what turns the effects of a level to the table's scale (k, k)."""
     base: Base
     source: RowSource
     certain: Block
@@ -261,7 +280,7 @@ class Position(ABC):
     """A position of a chain: parameters and effects."""
 
     effects: Vector
-    """(L,)."""
+    """(E,)."""
 
     @abstractmethod
     def start(self, theta: Vector, rng: np.random.Generator) -> None:
@@ -304,18 +323,19 @@ class SumsPosition(Position):
 
     def __init__(self, problem: SumsProblem) -> None:
         table = problem.table
-        F, L, q = len(table.first) - 1, len(table.weight), len(table.cross)
+        F, E, q = len(table.first) - 1, int(table.effect[-1]), len(table.cross)
         self._problem = problem
         self._state = State(
-            np.zeros(q), np.zeros(F + 1), np.zeros(L), np.zeros(F), np.zeros((2, L))
-        )
+            np.zeros(q), np.zeros(int(table.parameter[-1]) + 1), np.zeros(E), np.zeros(F),
+            np.zeros((2, E)), np.zeros(E),
+        )  # fmt: skip
         self.effects = self._state.effects
         self._least = 0.5 * math.log(table.square / table.total) - _NO_NOISE
 
     def start(self, theta: Vector, rng: np.random.Generator) -> None:
         """Begin with these scales."""
-        F = len(self._state.spread)
-        self._state.log_scale[:] = np.append(theta[-F:], theta[-F - 1])
+        q = len(self._state.beta)
+        self._state.scales[:] = np.append(theta[q + 1 :], theta[q])
 
     def sweep(self, rng: np.random.Generator) -> float:
         """Draw everything; ModelError if there is no noise, or columns are not told apart."""
@@ -326,7 +346,7 @@ class SumsPosition(Position):
                 "expected columns that the rows tell apart, found some that others add up to: "
                 "leave one out, or give coefficients proper priors"
             ) from None
-        if not self._state.log_scale[-1] > self._least:
+        if not self._state.scales[-1] > self._least:
             raise ModelError(
                 "expected a response with noise, found one that columns and effects fit "
                 "without error: sigma goes to 0; leave a factor out"
@@ -335,14 +355,14 @@ class SumsPosition(Position):
 
     def write(self, theta: Vector) -> None:
         """Write the parameters (d,)."""
-        q, F = len(self._state.beta), len(self._state.spread)
+        q, scales = len(self._state.beta), self._state.scales
         theta[:q] = self._problem.base.theta_star[:q] + self._state.beta
-        theta[q], theta[q + 1 :] = self._state.log_scale[F], self._state.log_scale[:F]
+        theta[q], theta[q + 1 :] = scales[-1], scales[:-1]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return coefficients, scales and effects."""
+        """Return coefficients, parameters of the covariances and effects."""
         state = self._state
-        return {"beta": state.beta, "log_scale": state.log_scale, "effects": state.effects}
+        return {"beta": state.beta, "scales": state.scales, "effects": state.effects}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,25 +438,26 @@ class GibbsChain(Chain):
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem, self.statistics = problem, problem.statistics
         self._position = problem.position()
-        L = len(self._position.effects)
+        E = len(self._position.effects)
         self._count = 0
         """Draws after warm-up."""
-        self._moments = np.zeros((L, 4))
+        self._moments = np.zeros((E, 4))
         self._stride = 1
-        self._kept = np.zeros((kept_draws(L, problem.effect_draws), L), np.float32)
+        self._kept = np.zeros((kept_draws(E, problem.effect_draws), E), np.float32)
 
     def initialise(self) -> None:
         """Draw scales of the effects around those of theta_star; there are no effects yet."""
-        theta = self.problem.base.theta_star.copy()
-        F = len(self.problem.table.first) - 1
-        theta[-F:] += _DISPERSED * self._kernel_rng.standard_normal(F)
+        theta, table = self.problem.base.theta_star.copy(), self.problem.table
+        linear = len(theta) - int(table.parameter[-1])
+        at = steps_of(table, linear)[linear:]
+        theta[at] += _DISPERSED * self._kernel_rng.standard_normal(len(at))
         self._position.start(theta, self._kernel_rng)
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON; see ``common.chains``.
 
-        ``effects`` (L,) are the last ones, ``moments`` (L, 4) those of all draws, see
-        ``sweep.add_moments``, ``kept`` (draws, L) some of the draws.
+        ``effects`` (E,) are the last ones, ``moments`` (E, 4) those of all draws, see
+        ``sweep.add_moments``, on the table's scale, ``kept`` (draws, E) some of the draws.
         """
         position = self._position.arrays()
         arrays: dict[str, NDArray[Any]] = {
@@ -485,9 +506,19 @@ class GibbsChain(Chain):
         self.iteration += len(theta)
         self.rows_gathered += n * len(theta)
 
+    def _turned(self, effects: Vector) -> Vector:
+        """Return effects (E,) on the table's scale."""
+        if all(len(turn) == 1 and turn[0, 0] == 1.0 for turn in self.problem.turns):
+            return effects
+        bounds = itertools.pairwise(self.problem.table.effect.tolist())
+        return np.concatenate([
+            np.einsum("lc,dc->ld", effects[low:high].reshape(-1, len(turn)), turn).ravel()
+            for (low, high), turn in zip(bounds, self.problem.turns, strict=True)
+        ])  # fmt: skip
+
     def _keep(self, effects: Vector) -> None:
         """Add a draw of the effects to their moments, and to those that are kept."""
-        add_moments(float(self._count), effects, self._moments)
+        add_moments(float(self._count), self._turned(effects), self._moments)
         self._count += 1
         if self._count % self._stride:
             return

@@ -1,17 +1,20 @@
 """Gibbs sampling of factors that cross for any family with one linear predictor.
 
-    y_i ~ f(eta_i, scalars),    eta_i = x_i . beta + offset_i + sum_f u_f[l_f(i)],
-    u_f[l] ~ Normal(0, tau_f^2).
+    y_i ~ f(eta_i, scalars),    eta_i = x_i . beta + offset_i + sum_f z_f,i . u_f[l_f(i)],
+    u_f[l] ~ Normal(0, Sigma_f),
 
-Given all else the effects of one factor are independent. A sweep
+where ``z_f`` are a 1 and columns of x; see ``sweep`` for ``Sigma_f``. Given all else the effects of
+the levels of one factor are independent. A sweep
 
-1. proposes, factor by factor, each effect from the Student t of a Newton step, and accepts it by
-   itself (Metropolis and Hastings), so that as many moves as there are levels cost two evaluations
-   of each row; then the scale of the factor is drawn from ``p(tau | u)`` by a slice;
-2. shifts: with ``x_j`` a column that is constant within the levels of a factor, as the intercept
-   is, ``beta_j + delta`` and ``u_f[l] - delta x_j[l]`` leave every predictor as it is. ``delta`` is
-   drawn from what is left, the prior of the effects, and accepted by the prior of beta. Effects of
-   an outer factor shift likewise against those of the factors nested in it;
+1. proposes, factor by factor, the effects of each level from the Student t of a Newton step, and
+   accepts them by themselves (Metropolis and Hastings), so that as many moves as there are levels
+   cost two evaluations of each row; then scales and partial correlations of the factor are drawn
+   from ``p(Sigma | u)`` by slices;
+2. shifts: with ``x_j`` a column that is constant within the levels of a factor with intercepts, as
+   the intercept is, ``beta_j + delta`` and ``u_f[l] - delta x_j[l]`` leave every predictor as it
+   is, and so do ``beta_j + delta`` and slopes of ``x_j`` less delta. ``delta`` is drawn from what
+   is left, the prior of the effects, and accepted by the prior of beta. Effects of an outer factor
+   shift likewise against those of the factors nested in it;
 3. proposes coefficients, scalars and scales together, from the Student t of a Newton step. Effects
    move with their scales: of ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
 
@@ -48,8 +51,17 @@ from streammc.numerics.jit import (
     vector,
 )
 from streammc.numerics.prior import log_prior, prior_curvature
-from streammc.protocols import Matrix, Vector
-from streammc.samplers.crossed.sweep import CROSSED_TYPE, Crossed, shift_nested, slice_scale
+from streammc.protocols import Index, Matrix, Vector
+from streammc.samplers.crossed.sweep import (
+    CROSSED_TYPE,
+    Crossed,
+    draw_scales,
+    factorise,
+    shift_nested,
+    solve_lower,
+    solve_upper,
+    write_precision,
+)
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
 BLOCK_ROWS: Final = 1 << 13
@@ -73,6 +85,8 @@ class Family(NamedTuple):
     constant: Matrix
     """(L, q) value of each column in each level, NaN in all levels of a factor if it varies within
     one; 0 in levels without rows."""
+    steps: Index
+    """Positions in theta of all but the partial correlations, ascending."""
 
 
 class Rows(NamedTuple):
@@ -90,30 +104,32 @@ class Walk(NamedTuple):
     """A draw, what warm-up has learnt, and scratch; written in place."""
 
     theta: Vector
-    """(q + s + F,) coefficients, scalars, logarithms of the scales."""
+    """(q + s + S,) coefficients, scalars, parameters of the covariances."""
     effects: Vector
-    """(L,)."""
+    """(E,)."""
     pull: Vector
-    """(F,) information of a row on an effect over that of its distribution."""
+    """(C,) information of a row, of ``z = 1``, on an effect over that of its distribution."""
     information: Vector
     """(1,) mean information of a row on its predictor, at the last theta that was tried."""
     power: Vector
-    """(L,) ``a``, by :func:`set_powers`."""
+    """(E,) ``a``, by :func:`set_powers`."""
     before: Vector
-    """Scratch (L,): effects before a step of theta."""
+    """Scratch (E,): effects before a step of theta."""
     moving: Matrix
-    """Scratch (L, 3): effects, and two derivatives of them in the logarithm of the scale."""
+    """Scratch (E, 3): effects, and two derivatives of them in the logarithm of the scale."""
     known: Vector
-    """Scratch of a block: predictors without the effect of the factor."""
+    """Scratch of a block: predictors without the effects of the factor."""
+    own: Matrix
+    """Scratch of a block (k, block): columns of the effects of the factor."""
     y: Vector
     """Scratch of a block: responses."""
     terms: Matrix
     """Scratch of a block (3, block): log-likelihood of rows, its derivatives in the predictor."""
     trial: Matrix
-    """Scratch of the levels of a block (BLOCK_ROWS, 4): proposed effect, log density, centre and
-    precision of the proposal."""
+    """Scratch of the levels of a block (BLOCK_ROWS, 1 + 2 k + k^2): log density, proposed effects,
+    their centre, and the root of the precision of the proposal."""
     z: Matrix
-    """Scratch of a tile (q + s + 2 F, TILE): derivatives of predictors in theta, columns first; of
+    """Scratch of a tile (q + s + 2 C, TILE): derivatives of predictors in theta, columns first; of
     scales the second ones too."""
     eta: Vector
     """Scratch of a tile: predictors, and scalars."""
@@ -123,26 +139,35 @@ class Walk(NamedTuple):
 
 def allocate_walk(family: Family, table: Crossed) -> Walk:
     """Return the position of a chain."""
-    p, factors = 1 + family.scalars, len(table.first) - 1
-    levels, d = int(table.first[-1]), family.q + family.scalars + factors
+    p, factors, effects = 1 + family.scalars, len(table.first) - 1, int(table.effect[-1])
+    widest = int(np.diff(table.component).max())
     bounds = [table.start[table.first[f] + f : table.first[f + 1] + f + 1] for f in range(factors)]
     block = max(BLOCK_ROWS, *(int(np.diff(each).max()) for each in bounds))
     return Walk(
-        theta=np.zeros(d),
-        effects=np.zeros(levels),
-        pull=np.zeros(factors),
+        theta=np.zeros(family.q + family.scalars + int(table.parameter[-1])),
+        effects=np.zeros(effects),
+        pull=np.zeros(len(table.column)),
         information=np.zeros(1),
-        power=np.ones(levels),
-        before=np.zeros(levels),
-        moving=np.zeros((levels, 3)),
+        power=np.ones(effects),
+        before=np.zeros(effects),
+        moving=np.zeros((effects, 3)),
         known=np.zeros(block),
+        own=np.ones((widest, block)),
         y=np.zeros(block),
         terms=np.zeros((3, block)),
-        trial=np.zeros((BLOCK_ROWS, 4)),
-        z=np.zeros((d + factors, TILE)),
+        trial=np.zeros((BLOCK_ROWS, 1 + 2 * widest + widest**2)),
+        z=np.zeros((len(family.steps) + len(table.column), TILE)),
         eta=np.zeros(p * TILE),
         out=np.zeros((1 + p + p * (p + 1) // 2) * TILE),
     )
+
+
+def steps_of(table: Crossed, linear: int) -> Index:
+    """Return ``Family.steps``; ``linear`` parameters are coefficients and scalars."""
+    found = [np.arange(linear)]
+    for f, k in enumerate(np.diff(table.component)):
+        found.append(linear + table.parameter[f] + np.arange(k))
+    return np.concatenate(found)
 
 
 FAMILY_TYPE: Any = record_type(Family)
@@ -218,14 +243,93 @@ def _evaluate(link, family, walk, y, first, count):  # type: ignore[no-untyped-d
     return out
 
 
+@inline
+def _add_others(table, rows_z, f, begin, count, effects, eta):  # type: ignore[no-untyped-def]
+    """Add the effects of the other factors to the predictors of a tile, with its columns."""
+    for place in range(table.first.shape[0] - 2):
+        g = place if place < f else place + 1
+        codes, components = table.codes[f * (table.first.shape[0] - 2) + place], table.component[g]
+        k = table.component[g + 1] - components
+        base = table.effect[g] - table.first[g] * k
+        for c in range(k):
+            column = table.column[components + c]
+            if column < 0:
+                for i in range(count):
+                    eta[i] += effects[base + codes[begin + i] * k + c]
+            else:
+                for i in range(count):
+                    eta[i] += rows_z[column, i] * effects[base + codes[begin + i] * k + c]
+
+
+@inline
+def _sums(low, high, terms, own, k, precision, u, gradient, A):  # type: ignore[no-untyped-def]
+    """Return the log density of the effects ``u`` of a level, and write two derivatives.
+
+    ``A`` (k, k) gets minus the Hessian of the rows from ``low`` to ``high``, its lower triangle,
+    without the prior of precision ``precision``; ``gradient`` (k,) all.
+    """
+    value = 0.0
+    for i in range(low, high):
+        value += terms[0, i]
+    for c in range(k):
+        gradient[c] = _sum(high - low, terms[1, low:high], own[c, low:high])
+        for d in range(c + 1):
+            A[c, d] = -_weighted_sum(
+                high - low, terms[2, low:high], own[c, low:high], own[d, low:high]
+            )
+            value -= (0.5 if c == d else 1.0) * precision[c, d] * u[c] * u[d]
+        for d in range(k):
+            gradient[c] -= precision[c, d] * u[d]
+    return value
+
+
+@inline
+def _proposal(k, precision, unit, u, gradient, A, root, centre):  # type: ignore[no-untyped-def]
+    """Write centre and root of the precision of a Newton step of the effects of a level.
+
+    A step of Newton may be far too long where responses are counts.
+    """
+    for c in range(k):
+        diagonal = max(A[c, c], 0.0)
+        for d in range(c + 1):
+            A[c, d] += precision[c, d]
+        if k == 1:
+            A[c, c] = diagonal + precision[c, c]
+    if not factorise(A, root):  # of rows whose curvature is negative, none
+        for c in range(k):
+            for d in range(c + 1):
+                A[c, d] = precision[c, d]
+        factorise(A, root)
+    centre[:] = gradient
+    solve_lower(root, centre)
+    solve_upper(root, centre)
+    length = 1.0
+    for c in range(k):
+        most = 1.0 / unit[c] + 1.0 / math.sqrt(A[c, c])
+        if abs(centre[c]) > most:
+            length = min(length, most / abs(centre[c]))
+    for c in range(k):
+        centre[c] = u[c] + length * centre[c]
+
+
 @jit(types.void(*_PROBLEM, i8, i8, GENERATOR_TYPE))
 def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignore[no-untyped-def]
     """Propose and accept the effects of factor ``f``; with ``climb``, go uphill."""
-    F, p = table.first.shape[0] - 1, 1 + family.scalars
-    first, last = table.first[f], table.first[f + 1]
-    prior = math.exp(-2.0 * walk.theta[family.q + family.scalars + f])
-    effects, known, terms, trial = walk.effects, walk.known, walk.terms, walk.trial
+    p, first, last = 1 + family.scalars, table.first[f], table.first[f + 1]
+    k = table.component[f + 1] - table.component[f]
+    columns = table.column[table.component[f] : table.component[f + 1]]
+    unit = table.unit[table.component[f] : table.component[f + 1]]
+    effects, known, terms, trial, own = walk.effects, walk.known, walk.terms, walk.trial, walk.own
     weighted = table.row_weight.shape[1] > 0
+    inverse, precision = np.empty((k, k)), np.empty((k, k))
+    at = family.q + family.scalars
+    scales = walk.theta[at + table.parameter[f] : at + table.parameter[f + 1]]
+    write_precision(scales, k, inverse, precision)
+    A, root, gradient, centre = np.empty((k, k)), np.zeros((k, k)), np.empty(k), np.empty(k)
+    u, away = np.empty(k), np.empty(k)
+    for c in range(k):
+        if columns[c] < 0:
+            own[c] = 1.0
     low = first
     while low < last:
         begin = table.start[low + f]
@@ -238,16 +342,24 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
         for at in range(0, end - begin, TILE):
             count = min(TILE, end - begin - at)
             _load(family, rows, f, begin + at, count, walk, walk.y, at)
+            _add_others(table, walk.z, f, begin + at, count, effects, walk.eta)
             for i in range(count):
-                total = walk.eta[i]
-                for place in range(F - 1):
-                    total += effects[table.codes[f * (F - 1) + place, begin + at + i]]
-                known[at + i] = total
+                known[at + i] = walk.eta[i]
+            for c in range(k):
+                if columns[c] >= 0:
+                    for i in range(count):
+                        own[c, at + i] = walk.z[columns[c], i]
         for attempt in range(2):
             for l in range(low, high):
-                u = effects[l] if attempt == 0 else trial[l - low, 0]
-                for i in range(table.start[l + f] - begin, table.start[l + 1 + f] - begin):
-                    terms[0, i] = known[i] + u
+                start, stop = table.start[l + f] - begin, table.start[l + 1 + f] - begin
+                place = table.effect[f] + (l - first) * k
+                for c in range(k):
+                    u[c] = effects[place + c] if attempt == 0 else trial[l - low, 1 + c]
+                for i in range(start, stop):
+                    terms[0, i] = known[i] + u[0] * own[0, i]
+                for c in range(1, k):
+                    for i in range(start, stop):
+                        terms[0, i] += u[c] * own[c, i]
             for at in range(0, end - begin, TILE):
                 count = min(TILE, end - begin - at)
                 for i in range(count):
@@ -259,35 +371,43 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                     terms[1, at + i] = w * out[1, i]
                     terms[2, at + i] = w * out[1 + p, i]
             for l in range(low, high):
-                value = gradient = curvature = 0.0
-                for i in range(table.start[l + f] - begin, table.start[l + 1 + f] - begin):
-                    value += terms[0, i]
-                    gradient += terms[1, i]
-                    curvature -= terms[2, i]
-                tried = trial[l - low]
-                u = effects[l] if attempt == 0 else tried[0]
-                value -= 0.5 * prior * u * u
-                precision = max(curvature, 0.0) + prior
-                # A step of Newton may be far too long where responses are counts.
-                most = 1.0 + 1.0 / math.sqrt(precision)
-                step = (gradient - prior * u) / precision
-                centre = u + min(max(step, -most), most)
+                start, stop = table.start[l + f] - begin, table.start[l + 1 + f] - begin
+                place, tried = table.effect[f] + (l - first) * k, trial[l - low]
+                for c in range(k):
+                    u[c] = effects[place + c] if attempt == 0 else tried[1 + c]
+                value = _sums(start, stop, terms, own, k, precision, u, gradient, A)
+                _proposal(k, precision, unit, u, gradient, A, root, centre)
                 if attempt == 0:
-                    tried[1], tried[2], tried[3] = value, centre, precision
+                    tried[0] = value
                     if climb:
-                        tried[0] = u + (centre - u) * _length(rng)
-                    else:
-                        away = rng.standard_normal() / math.sqrt(precision)
-                        tried[0] = centre + away * _spread(rng)
-                elif climb:
-                    if value > tried[1]:
-                        effects[l] = u
-                else:
-                    ratio = value - tried[1]
-                    ratio += _log_t(effects[l] - centre, precision)
-                    ratio -= _log_t(u - tried[2], tried[3])
-                    if math.log(1.0 - rng.random()) < ratio:
-                        effects[l] = u
+                        length = _length(rng)
+                        for c in range(k):
+                            tried[1 + c] = u[c] + (centre[c] - u[c]) * length
+                        continue
+                    for c in range(k):
+                        away[c] = rng.standard_normal()
+                    solve_upper(root, away)
+                    wide = _spread(rng)
+                    for c in range(k):
+                        tried[1 + c] = centre[c] + away[c] * wide
+                        tried[1 + k + c] = centre[c]
+                        for d in range(c + 1):
+                            tried[1 + 2 * k + c * k + d] = root[c, d]
+                    continue
+                accepted = value > tried[0]
+                if not climb:
+                    for c in range(k):
+                        away[c] = effects[place + c] - centre[c]
+                    ratio = value - tried[0] + _log_t(root, away)
+                    for c in range(k):
+                        away[c] = u[c] - tried[1 + k + c]
+                        for d in range(c + 1):
+                            root[c, d] = tried[1 + 2 * k + c * k + d]
+                    ratio -= _log_t(root, away)
+                    accepted = math.log(1.0 - rng.random()) < ratio
+                if accepted:
+                    for c in range(k):
+                        effects[place + c] = u[c]
         low = high
 
 
@@ -304,9 +424,17 @@ def _spread(rng):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _log_t(away, precision):  # type: ignore[no-untyped-def]
-    """Return the log density of Student's t, but for a constant."""
-    return 0.5 * math.log(precision) - 0.5 * (DF + 1.0) * math.log1p(precision * away * away / DF)
+def _log_t(root, away):  # type: ignore[no-untyped-def]
+    """Return the log density of Student's t of precision ``root root'``, but for a constant."""
+    value = square = 0.0
+    k = away.shape[0]
+    for j in range(k):
+        total = 0.0
+        for i in range(j, k):
+            total += root[i, j] * away[i]
+        value += math.log(root[j, j])
+        square += total * total
+    return value - 0.5 * (DF + k) * math.log1p(square / DF)
 
 
 @inline(reassociate=True)
@@ -325,41 +453,67 @@ def _weighted_sum(count, w, a, b):  # type: ignore[no-untyped-def]
     return total
 
 
+@jit(f8(FAMILY_TYPE, CROSSED_TYPE, WALK_TYPE, vector, matrix))
+def expand_effects(family, table, walk, gradient, hessian):  # type: ignore[no-untyped-def]
+    """Return the log density of the effects; add to its derivatives, and write ``moving``.
+
+    These are in the logarithms of the scales, each effect moving with its own: with ``v = D^-1 u``
+    and ``R`` the correlations it is, of a level, ``- sum_c (1 - a_c) log tau_c - v' R^-1 v / 2``,
+    where ``log v_c`` changes by ``a_c - 1`` times the logarithm of ``tau_c``.
+    """
+    value, linear = 0.0, family.q + family.scalars
+    for f in range(table.first.shape[0] - 1):
+        k, step = table.component[f + 1] - table.component[f], linear + table.component[f]
+        own = walk.theta[linear + table.parameter[f] : linear + table.parameter[f + 1]]
+        inverse, precision = np.empty((k, k)), np.empty((k, k))
+        write_precision(own, k, inverse, precision)
+        both, single, fixed = np.zeros((k, k)), np.zeros(k), np.zeros(k)
+        levels = float(table.first[f + 1] - table.first[f])
+        for at in range(table.effect[f], table.effect[f + 1], k):
+            for c in range(k):
+                u, a = walk.effects[at + c], walk.power[at + c]
+                walk.moving[at + c, 0] = u
+                walk.moving[at + c, 1] = a * u
+                walk.moving[at + c, 2] = a * a * u
+                turned = 0.0
+                for d in range(k):
+                    turned += precision[c, d] * walk.effects[at + d]
+                rest = 1.0 - a
+                fixed[c] += rest
+                value -= 0.5 * u * turned
+                gradient[step + c] += rest * u * turned
+                single[c] += rest * rest * u * turned
+                for d in range(c + 1):
+                    other = (1.0 - walk.power[at + d]) * walk.effects[at + d]
+                    both[c, d] += rest * u * precision[c, d] * other
+        for c in range(k):
+            gradient[step + c] -= fixed[c]
+            value -= fixed[c] * own[c] + levels * _HALF_LOG_2PI
+            value += levels * (math.log(inverse[c, c]) + own[c])  # of the correlations
+            for d in range(c + 1):
+                hessian[step + c, step + d] += both[c, d]
+            hessian[step + c, step + c] += max(single[c], 0.0)
+    return value
+
+
 @jit(f8(*_PROBLEM, vector, matrix))
 def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[no-untyped-def]
     """Return the log density at theta, write its gradient and about minus its Hessian.
 
-    It is that of responses and effects, but for the prior of theta, in coefficients, scalars and
-    the logarithms of the scales, effects moving with these. Of the predictor's curvature negative
-    parts are left out. The last row of ``hessian`` (D + 1, D) has the sums of the squares of the
-    derivatives in the scalars.
+    It is that of responses and effects, but for the prior of theta, in its parameters
+    ``Family.steps``: coefficients, scalars and the logarithms of the scales, effects moving with
+    these. Of the predictor's curvature negative parts are left out. The last row of ``hessian``
+    (D + 1, D) has the sums of the squares of the derivatives in the scalars.
     """
     F, q, s = table.first.shape[0] - 1, family.q, family.scalars
-    D, p, n = q + s + F, 1 + family.scalars, int(table.rows)
+    D, p, n = family.steps.shape[0], 1 + family.scalars, int(table.rows)
     weighted = table.row_weight.shape[1] > 0
     y, z, moving, eta = walk.y, walk.z, walk.moving, walk.eta
     gradient[:] = 0.0
     hessian[:, :] = 0.0
-    total = information = 0.0
-    for f in range(F):
-        t = walk.theta[q + s + f]
-        prior = math.exp(-2.0 * t)
-        squares = fixed = first = second = 0.0
-        for l in range(table.first[f], table.first[f + 1]):
-            u, a = walk.effects[l], walk.power[l]
-            moving[l, 0] = u
-            moving[l, 1] = a * u
-            moving[l, 2] = a * a * u
-            rest = 1.0 - a
-            squares += u * u
-            fixed += rest
-            first += rest * u * u
-            second += rest * rest * u * u
-        levels = float(table.first[f + 1] - table.first[f])
-        total -= fixed * t + 0.5 * prior * squares + levels * _HALF_LOG_2PI
-        gradient[q + s + f] = prior * first - fixed
-        hessian[q + s + f, q + s + f] = 2.0 * prior * second
+    total, information = expand_effects(family, table, walk, gradient, hessian), 0.0
     z[q : q + s] = 0.0
+    k = table.component[1]
     l = 0
     for at in range(0, n, TILE):
         count = min(TILE, n - at)
@@ -367,20 +521,29 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
         for i in range(count):
             while table.start[l + 1] <= at + i:
                 l += 1
-            eta[i] += moving[l, 0]
-            z[q + s, i] = moving[l, 1]
-            z[D, i] = moving[l, 2]
-        for place in range(F - 1):
-            for i in range(count):
-                other = table.codes[place, at + i]
-                eta[i] += moving[other, 0]
-                z[q + s + 1 + place, i] = moving[other, 1]
-                z[D + 1 + place, i] = moving[other, 2]
+            for c in range(k):
+                column = table.column[c]
+                x = 1.0 if column < 0 else z[column, i]
+                eta[i] += x * moving[l * k + c, 0]
+                z[q + s + c, i] = x * moving[l * k + c, 1]
+                z[D + c, i] = x * moving[l * k + c, 2]
+        for g in range(1, F):
+            components = table.component[g]
+            other = table.component[g + 1] - components
+            base = table.effect[g] - table.first[g] * other
+            for c in range(other):
+                column = table.column[components + c]
+                for i in range(count):
+                    place = base + table.codes[g - 1, at + i] * other + c
+                    x = 1.0 if column < 0 else z[column, i]
+                    eta[i] += x * moving[place, 0]
+                    z[q + s + components + c, i] = x * moving[place, 1]
+                    z[D + components + c, i] = x * moving[place, 2]
         out = _evaluate(link, family, walk, y, 0, count)
         if weighted:
-            for k in range(out.shape[0]):
+            for k_out in range(out.shape[0]):
                 for i in range(count):
-                    out[k, i] *= table.row_weight[0, at + i]
+                    out[k_out, i] *= table.row_weight[0, at + i]
         part = curvature = 0.0
         for i in range(count):
             part += out[0, i]
@@ -390,10 +553,10 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
         information += curvature
         for j in range(D):
             gradient[j] += _sum(count, out[1], z[j])
-            for k in range(j + 1):
-                hessian[j, k] += _weighted_sum(count, out[1 + p], z[j], z[k])
-        for f in range(F):
-            hessian[q + s + f, q + s + f] -= _sum(count, out[1], z[D + f])
+            for m in range(j + 1):
+                hessian[j, m] += _weighted_sum(count, out[1 + p], z[j], z[m])
+        for c in range(table.column.shape[0]):
+            hessian[q + s + c, q + s + c] -= _sum(count, out[1], z[D + c])
         pair = 1 + p + p
         for a in range(s):
             score, cross = out[2 + a], out[2 + p + a]
@@ -415,23 +578,6 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
     return total
 
 
-@inline
-def _factor(A, root):  # type: ignore[no-untyped-def]
-    """Write the Cholesky factor of ``A`` by its lower triangle; return whether it has one."""
-    for j in range(root.shape[0]):
-        for k in range(j + 1):
-            total = A[j, k]
-            for i in range(k):
-                total -= root[j, i] * root[k, i]
-            if j == k:
-                if not total > 0.0:
-                    return False
-                root[j, j] = math.sqrt(total)
-            else:
-                root[j, k] = total / root[k, k]
-    return True
-
-
 @jit(i8(FAMILY_TYPE, i8, matrix, vector, vector, vector, matrix, vector))
 def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: ignore[no-untyped-def]
     """Write the centre and the root of the precision of a step from ``theta``; 0 if it has none.
@@ -441,9 +587,9 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
     3 standard deviations long. With ``climb`` scales of effects stay, and scalars step by 1 at
     most.
     """
-    D, q, s = theta.shape[0], family.q, family.scalars
+    D, q, s = family.steps.shape[0], family.q, family.scalars
     for j in range(D):
-        A[j, j] += curvature[j]
+        A[j, j] += curvature[family.steps[j]]
         if j >= q:
             A[j, j] = max(A[j, j], 1.0)
         if climb and j >= q + s:
@@ -451,15 +597,15 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
             A[j:D, j] = 0.0
             A[j, j] = 1.0
             gradient[j] = 0.0
-    if not _factor(A, root):
+    if not factorise(A, root):
         for a in range(q, q + s):
             for j in range(D):
                 if j > a:
                     A[j, a] = 0.0
                 elif j < a:
                     A[a, j] = 0.0
-            A[a, a] = max(A[D, a] + curvature[a], 1.0)
-        if not _factor(A, root):
+            A[a, a] = max(A[D, a] + curvature[family.steps[a]], 1.0)
+        if not factorise(A, root):
             return 0
     square = 0.0
     for j in range(D):
@@ -480,125 +626,142 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
     if climb:
         length = 1.0 / most
     for j in range(D):
-        mean[j] = theta[j] + length * mean[j]
+        mean[j] = theta[family.steps[j]] + length * mean[j]
     return 1
-
-
-@inline
-def _log_joint_t(root, mean, at):  # type: ignore[no-untyped-def]
-    """Return the log density of Student's t of precision ``root root'``, but for a constant."""
-    value = square = 0.0
-    D = at.shape[0]
-    for j in range(D):
-        total = 0.0
-        for i in range(j, D):
-            total += root[i, j] * (at[i] - mean[i])
-        value += math.log(root[j, j])
-        square += total * total
-    return value - 0.5 * (DF + D) * math.log1p(square / DF)
 
 
 @jit(f8(*_PROBLEM, i8, GENERATOR_TYPE))
 def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept theta, effects moving with their scales; return :func:`expand`'s value."""
-    D, F = walk.theta.shape[0], table.first.shape[0] - 1
+    """Propose and accept theta but for partial correlations; return :func:`expand`'s value.
+
+    Effects move with their scales.
+    """
+    steps, theta, linear = family.steps, walk.theta, family.q + family.scalars
+    D = steps.shape[0]
     A, root, back_root = np.zeros((D + 1, D)), np.zeros((D, D)), np.zeros((D, D))
-    gradient, curvature = np.zeros(D), np.zeros(D)
-    mean, back, old = np.zeros(D), np.zeros(D), walk.theta.copy()
+    gradient, away, mean, back = np.zeros(D), np.zeros(D), np.zeros(D), np.zeros(D)
+    curvature, slope, old = np.zeros_like(theta), np.zeros_like(theta), theta.copy()
     value = expand(link, family, table, rows, walk, gradient, A)
-    density = value + log_prior(old, family.prior, gradient)
+    density = value + log_prior(old, family.prior, slope)
+    for j in range(D):
+        gradient[j] += slope[steps[j]]
     prior_curvature(old, family.prior, curvature)
     if _newton(family, climb, A, gradient, curvature, old, root, mean) == 0:
         return value
     if climb:
         length = _length(rng)
         for j in range(D):
-            walk.theta[j] += length * (mean[j] - old[j])
+            theta[steps[j]] += length * (mean[j] - old[steps[j]])
     else:
         wide = _spread(rng)
-        for j in range(D - 1, -1, -1):
-            total = rng.standard_normal() * wide
-            for i in range(j + 1, D):
-                total -= root[i, j] * (walk.theta[i] - mean[i])
-            walk.theta[j] = mean[j] + total / root[j, j]
+        for j in range(D):
+            away[j] = rng.standard_normal() * wide
+        solve_upper(root, away)
+        for j in range(D):
+            theta[steps[j]] = mean[j] + away[j]
     walk.before[:] = walk.effects
-    for f in range(F):
-        moved = walk.theta[D - F + f] - old[D - F + f]
-        for l in range(table.first[f], table.first[f + 1]):
-            walk.effects[l] *= math.exp(walk.power[l] * moved)
+    for f in range(table.first.shape[0] - 1):
+        k = table.component[f + 1] - table.component[f]
+        for c in range(k):
+            at = linear + table.parameter[f] + c
+            for place in range(table.effect[f] + c, table.effect[f + 1], k):
+                walk.effects[place] *= math.exp(walk.power[place] * (theta[at] - old[at]))
     new = expand(link, family, table, rows, walk, gradient, A)
-    proposed = new + log_prior(walk.theta, family.prior, gradient)
-    prior_curvature(walk.theta, family.prior, curvature)
+    slope[:] = 0.0
+    proposed = new + log_prior(theta, family.prior, slope)
+    for j in range(D):
+        gradient[j] += slope[steps[j]]
+    prior_curvature(theta, family.prior, curvature)
     accepted = False
     if climb:
         accepted = proposed > density
     elif (
         math.isfinite(proposed)
-        and _newton(family, 0, A, gradient, curvature, walk.theta, back_root, back) == 1
+        and _newton(family, 0, A, gradient, curvature, theta, back_root, back) == 1
     ):
-        ratio = proposed - density + _log_joint_t(back_root, back, old)
-        ratio -= _log_joint_t(root, mean, walk.theta)
+        for j in range(D):
+            away[j] = old[steps[j]] - back[j]
+        ratio = proposed - density + _log_t(back_root, away)
+        for j in range(D):
+            away[j] = theta[steps[j]] - mean[j]
+        ratio -= _log_t(root, away)
         accepted = math.log(1.0 - rng.random()) < ratio
     if accepted:
         value = new
     else:
         walk.effects[:] = walk.before
-        walk.theta[:] = old
+        theta[:] = old
     return value
+
+
+@inline
+def _constant(family, table, f, c, l, j):  # type: ignore[no-untyped-def]
+    """Return column ``j`` over that of component ``c`` of a factor, NaN where it varies."""
+    column = table.column[table.component[f] + c]
+    if column < 0:
+        return family.constant[l, j]
+    return 1.0 if column == j else math.nan
 
 
 @jit(types.void(FAMILY_TYPE, CROSSED_TYPE, i8, WALK_TYPE, GENERATOR_TYPE))
 def shift(family, table, f, walk, rng):  # type: ignore[no-untyped-def]
     """Move coefficients against the effects of factor ``f``, every predictor staying as it is."""
-    D, F = walk.theta.shape[0], table.first.shape[0] - 1
-    own = math.exp(-2.0 * walk.theta[D - F + f])
-    slope = np.zeros(D)
-    first, last = table.first[f], table.first[f + 1]
-    for j in range(family.q):
-        if not math.isfinite(family.constant[first, j]):
-            continue
-        precision = linear = 0.0
-        for l in range(first, last):
-            x = family.constant[l, j]
-            precision += x * x
-            linear += x * walk.effects[l]
-        precision *= own
-        if not precision > 0.0:
-            continue
-        delta = own * linear / precision + rng.standard_normal() / math.sqrt(precision)
-        before = log_prior(walk.theta, family.prior, slope)
-        walk.theta[j] += delta
-        ratio = log_prior(walk.theta, family.prior, slope) - before
-        if math.log(1.0 - rng.random()) < ratio:
+    first, last, linear = table.first[f], table.first[f + 1], family.q + family.scalars
+    k = table.component[f + 1] - table.component[f]
+    inverse, Q, slope = np.empty((k, k)), np.empty((k, k)), np.zeros_like(walk.theta)
+    own = walk.theta[linear + table.parameter[f] : linear + table.parameter[f + 1]]
+    write_precision(own, k, inverse, Q)
+    for c in range(k):
+        for j in range(family.q):
+            if not math.isfinite(_constant(family, table, f, c, first, j)):
+                continue
+            precision = total = 0.0
             for l in range(first, last):
-                walk.effects[l] -= delta * family.constant[l, j]
-        else:
-            walk.theta[j] -= delta
+                x, at = _constant(family, table, f, c, l, j), table.effect[f] + (l - first) * k
+                precision += x * x
+                for d in range(k):
+                    total += x * Q[c, d] * walk.effects[at + d]
+            precision *= Q[c, c]
+            if not precision > 0.0:
+                continue
+            delta = total / precision + rng.standard_normal() / math.sqrt(precision)
+            before = log_prior(walk.theta, family.prior, slope)
+            walk.theta[j] += delta
+            ratio = log_prior(walk.theta, family.prior, slope) - before
+            if math.log(1.0 - rng.random()) < ratio:
+                for l in range(first, last):
+                    at = table.effect[f] + (l - first) * k + c
+                    walk.effects[at] -= delta * _constant(family, table, f, c, l, j)
+            else:
+                walk.theta[j] -= delta
 
 
 @jit(f8(*_PROBLEM, i8, GENERATOR_TYPE))
 def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""
-    D, F = walk.theta.shape[0], table.first.shape[0] - 1
+    F, linear = table.first.shape[0] - 1, family.q + family.scalars
     if not climb:
-        shift_nested(table, family.prior, D - F, walk.theta[D - F :], walk.effects, rng)
+        shift_nested(table, family.prior, linear, walk.theta[linear:], walk.effects, rng)
     for f in range(F):
         draw_effects(link, family, table, rows, walk, f, climb, rng)
         if climb:
             continue
         shift(family, table, f, walk, rng)
-        squares = 0.0
-        for l in range(table.first[f], table.first[f + 1]):
-            squares += walk.effects[l] * walk.effects[l]
-        levels = float(table.first[f + 1] - table.first[f])
-        at = D - F + f
-        walk.theta[at] = slice_scale(0, walk.theta[at], levels, squares, family.prior, at, rng)
+        k, at = table.component[f + 1] - table.component[f], linear + table.parameter[f]
+        scatter = np.zeros((k, k))
+        for place in range(table.effect[f], table.effect[f + 1], k):
+            for c in range(k):
+                for d in range(c + 1):
+                    scatter[c, d] += walk.effects[place + c] * walk.effects[place + d]
+        own, levels = walk.theta[at : linear + table.parameter[f + 1]], table.first[f + 1]
+        draw_scales(own, k, float(levels - table.first[f]), scatter, family.prior, at, rng)
     value = draw_theta(link, family, table, rows, walk, climb, rng)
     for f in range(F):  # the density of v becomes that of the effects
-        power = 0.0
-        for l in range(table.first[f], table.first[f + 1]):
-            power += walk.power[l]
-        value -= power * walk.theta[D - F + f]
+        k = table.component[f + 1] - table.component[f]
+        for c in range(k):
+            scale = walk.theta[linear + table.parameter[f] + c]
+            for place in range(table.effect[f] + c, table.effect[f + 1], k):
+                value -= walk.power[place] * scale
     return value
 
 
@@ -606,9 +769,12 @@ def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyp
 def set_powers(table, walk):  # type: ignore[no-untyped-def]
     """Write how far each effect moves with its scale, from what has been learnt."""
     for f in range(table.first.shape[0] - 1):
-        for l in range(table.first[f], table.first[f + 1]):
-            c = table.weight[l] * walk.pull[f]
-            walk.power[l] = 1.0 - (c / (1.0 + c)) ** 2
+        k, pair = table.component[f + 1] - table.component[f], table.pair[f]
+        for at in range(table.effect[f], table.effect[f + 1], k):
+            for c in range(k):
+                own = table.own[pair + c * k + c] * walk.pull[table.component[f] + c]
+                walk.power[at + c] = 1.0 - (own / (1.0 + own)) ** 2
+            pair += k * k
 
 
 @jit(types.void(CROSSED_TYPE, WALK_TYPE), borrow=True)
@@ -616,7 +782,10 @@ def learn(table, walk):  # type: ignore[no-untyped-def]
     """Let a sweep of warm-up count for the information of a row on effects."""
     F = table.first.shape[0] - 1
     per_weight = walk.information[0] * table.rows / table.total
+    linear = walk.theta.shape[0] - table.parameter[F]
     for f in range(F):
-        found = per_weight * math.exp(2.0 * walk.theta[walk.theta.shape[0] - F + f])
-        walk.pull[f] += _LEARNT * (found - walk.pull[f])
+        for c in range(table.component[f + 1] - table.component[f]):
+            scale = walk.theta[linear + table.parameter[f] + c]
+            at = table.component[f] + c
+            walk.pull[at] += _LEARNT * (per_weight * math.exp(2.0 * scale) - walk.pull[at])
     set_powers(table, walk)

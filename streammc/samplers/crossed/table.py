@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, RefusedError, StorageIOError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
+from streammc.numerics.jit import i8, index_vector, inline, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
 from streammc.samplers.crossed.likelihoods import Rows
 from streammc.samplers.crossed.sweep import Codes, Crossed
@@ -32,10 +32,21 @@ _MAPPED_ABOVE: Final = 1 << 28
 _WINDOW_BYTES: Final = 1 << 29
 """Bytes of a factor's order that are written in one read."""
 _MOST_LEVELS: Final = 2**31 - 1
+_SINGULAR: Final = 1e-12
+"""Eigenvalues that are 0, of a level's ``G_l`` with 1 on its diagonal."""
 
 _levels = types.Array(types.uint32, 2, "C", readonly=True)
 _codes = types.Array(types.int32, 2, "C")
 _some_codes = types.Array(types.int32, 1, "C", readonly=True)
+
+
+class Term(NamedTuple):
+    """The effects of the levels of a factor."""
+
+    columns: tuple[int, ...] = (-1,)
+    """Column of the design of each; -1: an intercept."""
+    correlated: bool = False
+    """Whether the correlations of several are sampled."""
 
 
 class Piece(NamedTuple):
@@ -50,36 +61,78 @@ class Piece(NamedTuple):
 
 
 @jit(
-    types.void(matrix, vector, vector, _levels, index_vector, matrix, vector, matrix, matrix,
+    types.void(matrix, vector, vector, _levels, index_vector, index_vector, index_vector,
+               index_vector, index_vector, matrix, vector, vector, vector, matrix, vector,
                index_vector),
     borrow=True,
 )  # fmt: skip
-def _add(X, y, weight, levels, first, gram, cross, sums, design, rows):  # type: ignore[no-untyped-def]
-    """Add rows; ``sums`` (2, L + 1): weights and responses of levels, then of all and y'Wy."""
-    q, last = X.shape[1], sums.shape[1] - 1
+def _add(  # type: ignore[no-untyped-def]
+    X, y, weight, levels, first, effect, component, pair, column, gram, cross, totals, response,
+    design, own, rows,
+):  # fmt: skip
+    """Add rows to the sums; ``totals`` (2,) are the sum of the weights and y'Wy."""
+    q = X.shape[1]
     for i in range(y.shape[0]):
         w = weight[i]
         wy = w * y[i]
-        sums[0, last] += w
-        sums[1, last] += wy * y[i]
+        totals[0] += w
+        totals[1] += wy * y[i]
         for j in range(q):
             wx = w * X[i, j]
             cross[j] += wx * y[i]
             for k in range(j + 1):
                 gram[j, k] += wx * X[i, k]
         for f in range(levels.shape[1]):
-            l = first[f] + levels[i, f]
-            rows[l] += 1
-            sums[0, l] += w
-            sums[1, l] += wy
-            for j in range(q):
-                design[l, j] += w * X[i, j]
+            level = levels[i, f]
+            rows[first[f] + level] += 1
+            k = component[f + 1] - component[f]
+            at, square = effect[f] + level * k, pair[f] + level * k * k
+            for c in range(k):
+                z = _value_of(X, i, column[component[f] + c])
+                response[at + c] += z * wy
+                for d in range(k):
+                    both = z * _value_of(X, i, column[component[f] + d])
+                    own[square + c * k + d] += w * both
+                for j in range(q):
+                    design[at + c, j] += z * w * X[i, j]
+
+
+@inline
+def _value_of(X, i, column):  # type: ignore[no-untyped-def]
+    return 1.0 if column < 0 else X[i, column]
+
+
+@jit(types.void(vector, i8, matrix, matrix))
+def _solve(own, k, design, solved):  # type: ignore[no-untyped-def]
+    """Add ``B_l`` of all levels of a factor of k effects, ``G_l B_l = S_l``, to ``solved``."""
+    q = design.shape[1]
+    G, unit = np.empty((k, k)), np.empty(k)
+    for l in range(design.shape[0] // k):
+        for c in range(k):
+            square = own[(l * k + c) * k + c]
+            unit[c] = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
+        for c in range(k):
+            for d in range(k):
+                G[c, d] = own[(l * k + c) * k + d] * unit[c] * unit[d]
+        values, vectors = np.linalg.eigh(G)
+        for m in range(k):
+            if values[m] > _SINGULAR:
+                for j in range(q):
+                    total = 0.0
+                    for c in range(k):
+                        total += vectors[c, m] * unit[c] * design[l * k + c, j]
+                    for c in range(k):
+                        solved[l * k + c, j] += unit[c] * vectors[c, m] * total / values[m]
 
 
 @jit(
-    types.void(_levels, vector, index_vector, i8, index_vector, i8, i8, _codes, matrix), borrow=True
-)
-def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type: ignore[no-untyped-def]
+    types.void(_levels, vector, matrix, index_vector, i8, index_vector, i8, i8, _codes, matrix,
+               types.Array(types.float64, 3, "C")),
+    borrow=True,
+)  # fmt: skip
+def _place(  # type: ignore[no-untyped-def]
+    levels, weight, columns, first, f, at, low, high, codes, row_weight, slopes
+):
     """Write the levels of the other factors at the places of rows in the order of factor ``f``.
 
     ``at`` (levels of f,) are the next places, and move on; those outside of ``low`` to ``high`` are
@@ -98,6 +151,9 @@ def _place(levels, weight, first, f, at, low, high, codes, row_weight):  # type:
                     other += 1
             if row_weight.shape[1] > 0:
                 row_weight[f, place] = weight[i]
+            if slopes.shape[1] > 0:
+                for j in range(columns.shape[1]):
+                    slopes[f, place, j] = columns[i, j]
 
 
 @jit(types.boolean(index_vector, i8, _some_codes, types.Array(types.int32, 1, "C")))
@@ -163,7 +219,14 @@ def _places(levels, at):  # type: ignore[no-untyped-def]
     return places
 
 
-def summed(pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted: bool) -> Crossed:
+def summed(
+    pieces: Callable[[], Iterator[Piece]],
+    sizes: Index,
+    q: int,
+    weighted: bool,
+    terms: Sequence[Term] = (),
+    sums_suffice: bool = True,
+) -> Crossed:
     """Return the sums of a table, and its rows in the order of each factor.
 
     Parameters
@@ -176,45 +239,89 @@ def summed(pieces: Callable[[], Iterator[Piece]], sizes: Index, q: int, weighted
         Columns of the design.
     weighted
         Whether weights of rows differ; otherwise all are that of the first row, 1.
+    terms
+        Effects of each factor; none: intercepts.
+    sums_suffice
+        Whether sweeps read no rows but those of slopes in ``Crossed.slopes``.
     """
+    terms = tuple(terms) or (Term(),) * len(sizes)
     F, L = len(sizes), int(sizes.sum())
-    if L > _MOST_LEVELS:
+    widths = np.array([len(each.columns) for each in terms])
+    if (sizes * widths).sum() > _MOST_LEVELS:
         raise RefusedError(
-            f"expected at most {_MOST_LEVELS:,} levels of all factors that cross together, found "
-            f"{L:,}: leave one factor out"
+            f"expected at most {_MOST_LEVELS:,} effects of all factors that cross together, found "
+            f"{(sizes * widths).sum():,}: leave one factor out"
         )
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    gram, cross, sums = np.zeros((q, q)), np.zeros(q), np.zeros((2, L + 1))
-    design, rows = np.zeros((L, q)), np.zeros(L, np.int64)
+    first, effect, component, pair = (
+        _ends(each) for each in (sizes, sizes * widths, widths, sizes * widths**2)
+    )
+    pairs = [k * (k - 1) // 2 * term.correlated for k, term in zip(widths, terms, strict=True)]
+    column = np.array([each for term in terms for each in term.columns], np.int64)
+    E = int(effect[-1])
+    gram, cross, totals = np.zeros((q, q)), np.zeros(q), np.zeros(2)
+    response, design, rows = np.zeros(E), np.zeros((E, q)), np.zeros(L, np.int64)
+    own = np.zeros(int(pair[-1]))
     n = 0
     for piece in pieces():
-        _add(*piece[:4], first, gram, cross, sums, design, rows)
+        _add(*piece[:4], first, effect, component, pair, column, gram, cross, totals, response,
+             design, own, rows)  # fmt: skip
         n += len(piece.y)
     gram += np.tril(gram, -1).T
     start = np.concatenate([
         np.concatenate([[0], np.cumsum(rows[first[f] : first[f + 1]])]) for f in range(F)
     ])  # fmt: skip
+    used = sorted({*column.tolist()} - {-1})
+    slot = np.array([used.index(each) if each >= 0 else -1 for each in column.tolist()], np.int64)
     codes = _mapped((F * (F - 1), n), np.int32)
     row_weight = _mapped((F, n if weighted else 0), np.float64)
-    row_bytes = 4 * (F - 1) + 8 * weighted
+    reads = bool(used) and sums_suffice and F > 1
+    slopes = _mapped((F, n if reads else 0, len(used)), np.float64)
+    row_bytes = 4 * (F - 1) + 8 * weighted + 8 * reads * len(used)
     window = max(_WINDOW_BYTES // max(row_bytes, 1), PIECE)
     for low in range(0, n if F > 1 or weighted else 0, window):
         at = [start[first[f] + f : first[f + 1] + f].copy() for f in range(F)]
         for piece in pieces():
+            columns = np.ascontiguousarray(piece.X[:, used if reads else []])
             for f in range(F):
-                _place(piece.levels, piece.weight, first, f, at[f], low, low + window, codes,
-                       row_weight)  # fmt: skip
-    weight, within = sums[0, :L].copy(), np.empty((F * q, q))
+                _place(piece.levels, piece.weight, columns, first, f, at[f], low, low + window,
+                       codes, row_weight, slopes)  # fmt: skip
+    within, solved, solved_at, places = np.empty((F * q, q)), [np.empty((0, q))], [], 0
     for f in range(F):
-        own = slice(first[f], first[f + 1])
-        S, count = design[own], weight[own]
-        means = S / np.where(count > 0.0, count, 1.0)[:, None]
-        within[f * q : (f + 1) * q] = gram - _product(S, means)
+        S = design[effect[f] : effect[f + 1]]
+        B = _regressed(own[pair[f] : pair[f + 1]], int(widths[f]), S)
+        solved_at.append(-1 if widths[f] == 1 else places)
+        if widths[f] > 1:
+            solved.append(B)
+            places += len(B)
+        within[f * q : (f + 1) * q] = gram - _product(S, B)
     nested, parent = _nests(first, start, codes)
+    unit = np.ones(len(column))
+    unit[column >= 0] = np.sqrt(np.diag(gram)[column[column >= 0]] / totals[0])
     return Crossed(
-        gram, within, cross, float(sums[1, L]), float(sums[0, L]), float(n), first, weight,
-        sums[1, :L].copy(), design, start, codes, row_weight, nested, parent,
+        gram, within, cross, float(totals[1]), float(totals[0]), float(n), first, effect,
+        component, _ends(widths + pairs), column, slot, unit, pair, own, response, design,
+        np.concatenate(solved), np.array(solved_at, np.int64), start, codes, slopes, row_weight,
+        nested, parent,
     )  # fmt: skip
+
+
+def regressed(table: Crossed, f: int, sums: Matrix) -> Matrix:
+    """Return the coefficients (E_f, m) of a regression on effects of factor ``f`` by ``sums``."""
+    k = int(table.component[f + 1] - table.component[f])
+    return _regressed(table.own[table.pair[f] : table.pair[f + 1]], k, sums)
+
+
+def _regressed(own: Vector, k: int, sums: Matrix) -> Matrix:
+    if k == 1:
+        return sums / np.where(own > 0.0, own, 1.0)[:, None]
+    found = np.zeros_like(sums)
+    _solve(own, k, np.ascontiguousarray(sums), found)
+    return found
+
+
+def _ends(sizes: Index) -> Index:
+    """Return where each of several parts begins that stand in one row, and the end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _nests(first: Index, start: Index, codes: Codes) -> tuple[Index, Codes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crossed_tables import CROSSED
+from crossed_tables import CROSSED, effects_of
 
 import streammc
 from streammc.control_variates.bound import Bound, resolved
@@ -17,7 +17,7 @@ from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.numerics.prior import draw_prior
 from streammc.priors import half_normal, lognormal, normal
 from streammc.samplers.crossed import kernel, likelihoods
-from streammc.samplers.crossed.likelihoods import Family, allocate_walk, constants_of
+from streammc.samplers.crossed.likelihoods import Family, allocate_walk, constants_of, steps_of
 from streammc.samplers.crossed.table import pieces_of
 
 PRIOR = {"beta*": normal(0.2, 0.6), "tau*": half_normal(0.7)}
@@ -34,11 +34,15 @@ RESPONSES = {
 }
 
 
-def problem_of(family: str, table: Any, **options: Any) -> Any:
+INTERCEPTS = "y ~ 1 + x + (1 | user) + (1 | item)"
+SLOPES = "y ~ 1 + x + (1 + x | user) + (0 + x | item)"
+
+
+def problem_of(family: str, table: Any, formula: str = INTERCEPTS, **options: Any) -> Any:
     """Return what a sweep needs."""
     prior = PRIOR | SCALARS.get(family, {})
     rows = streammc.from_table(
-        table, formula="y ~ 1 + x + (1 | user) + (1 | item)", group_as=CROSSED, offset="o",
+        table, formula=formula, group_as=CROSSED, offset="o",
         standardize=False, dtype="float64", **options,
     )  # fmt: skip
     model: Any = resolved(getattr(streammc.models, family)(prior=prior), rows)
@@ -49,7 +53,7 @@ def problem_of(family: str, table: Any, **options: Any) -> Any:
     inner, q = model.of_a_row, rows.n_features
     made = Family(
         q, inner.n_scalar, inner.constants, model.prior_table(cv.labels),
-        constants_of(sums, ordered, q),
+        constants_of(sums, ordered, q), steps_of(sums, q + inner.n_scalar),
     )  # fmt: skip
     walk = allocate_walk(made, sums)
     walk.theta[:] = cv.theta_star
@@ -77,36 +81,58 @@ def small_table(family: str, nested: bool) -> Any:
     return table
 
 
-def joint_z(family: str, broken: bool, iterations: int, nested: bool = False) -> Any:
+def joint_z(
+    family: str, broken: bool, iterations: int, nested: bool = False, formula: str = INTERCEPTS
+) -> Any:
     """Return z of moments of successive-conditional draws against the prior (Geweke 2004).
 
-    In the broken partner each row counts three times.
+    In the broken partner each row counts three times; with slopes those of the first factor are
+    less in the rows than in the sweep.
     """
     rng = np.random.default_rng(18)
     table = small_table(family, nested)
-    made = problem_of(family, table, **({"trials": "m"} if "m" in table else {}))
+    made = problem_of(family, table, formula, **({"trials": "m"} if "m" in table else {}))
     walk, sums, inner, F = made.walk, made.sums, made.model, 2
     q, s = made.family.q, made.family.scalars
     streams = [np.random.default_rng(k) for k in range(3)]
     walk.theta[:] = draw_prior(made.family.prior, 1, streams)[0]
-    sizes = np.diff(sums.first)
     (piece,) = made.pieces
-    levels = piece.levels + sums.first[:F]
-    order = [np.argsort(each, kind="stable") for each in levels.T]
+    order = [np.argsort(each, kind="stable") for each in piece.levels.T]
+    widths, linear = np.diff(sums.component), q + s
+
+    def draw(theta: Any) -> Any:
+        """Return effects of all levels from their distribution."""
+        parts = [theta[linear:][sums.parameter[f] : sums.parameter[f + 1]] for f in range(F)]
+        return np.concatenate([
+            effects_of(part, k, size, rng).ravel()
+            for part, k, size in zip(parts, widths, np.diff(sums.first), strict=True)
+        ])  # fmt: skip
+
+    def of_rows(effects: Any) -> Any:
+        """Return the sum of the effects of each row."""
+        total = 0.0
+        for f, k in enumerate(widths):
+            columns = sums.column[sums.component[f] : sums.component[f + 1]]
+            z = np.c_[piece.X, np.ones(len(piece.y))][:, columns]
+            own = effects[sums.effect[f] : sums.effect[f + 1]].reshape(-1, k)
+            if broken and f == 0 and k > 1:
+                own = own * [1.0, 0.3]
+            total = total + (z * own[piece.levels[:, f]]).sum(axis=1)
+        return total
+
     weighted = sums.row_weight.shape[1] > 0
-    if broken:
+    if broken and formula == INTERCEPTS:
         wrong = sums.row_weight if weighted else np.ones((F, int(sums.rows)))
         sums = sums._replace(row_weight=3.0 * wrong)
     problem = *made.problem[:2], sums, *made.problem[3:]
-    tau = np.exp(walk.theta[-F:])
-    walk.effects[:] = np.repeat(tau, sizes) * rng.normal(size=len(walk.effects))
-    walk.pull[:] = [0.2, 0.05]
+    walk.effects[:] = draw(walk.theta)
+    walk.pull[:] = np.where(sums.component[1] > np.arange(len(walk.pull)), 0.2, 0.05)
     likelihoods.set_powers(made.sums, walk)
     assert 0.0 < walk.power.min() < 0.8 < walk.power.max()
     assert nested == len(sums.parent)
     kept = np.empty((iterations, len(walk.theta) + 1))
     for t in range(iterations):
-        eta = piece.X @ walk.theta[:q] + piece.offset + walk.effects[levels].sum(axis=1)
+        eta = piece.X @ walk.theta[:q] + piece.offset + of_rows(walk.effects)
         all_eta = np.vstack([eta, *(np.full(len(eta), each) for each in walk.theta[q : q + s])])
         if weighted:
             y = rng.binomial(piece.weight.astype(int), inner.mean(all_eta)) / piece.weight
@@ -117,21 +143,31 @@ def joint_z(family: str, broken: bool, iterations: int, nested: bool = False) ->
         likelihoods.sweep(*problem, False, rng)
         kept[t, :-1] = walk.theta
         kept[t, -1] = np.tanh(walk.effects[0] * walk.effects[-1])
-    prior = draw_prior(made.family.prior, 100_000, streams)
-    pair = np.exp(prior[:, -F:]) * rng.normal(size=(100_000, F))
+    prior = draw_prior(made.family.prior, 20_000, streams)
+    pair = np.array([draw(each)[[0, -1]] for each in prior])
+    prior = np.c_[prior, np.tanh(pair.prod(axis=1))]
     both = []
-    for each in (kept, np.c_[prior, np.tanh(pair.prod(axis=1))]):
+    for each in (kept, prior):
         each[:, q:-1] = np.clip(each[:, q:-1], -4.0, 3.0)
         both.append(np.c_[each, each**2])
     rows = summarize_draws(both[0][None], [str(j) for j in range(both[0].shape[1])])
     error = [row["mcse_mean"] for row in rows.values()]
     away = both[0].mean(axis=0) - both[1].mean(axis=0)
-    return away / np.hypot(error, both[1].std(axis=0) / np.sqrt(100_000))
+    return away / np.hypot(error, both[1].std(axis=0) / np.sqrt(len(prior)))
 
 
 @pytest.mark.parametrize("family", RESPONSES)
 def test_a_sweep_leaves_the_joint_distribution_invariant(family: str) -> None:
     assert np.max(np.abs(joint_z(family, False, 20_000))) < 4.5
+
+
+@pytest.mark.parametrize("family", ["binomial", "negative_binomial"])
+def test_slopes_leave_the_joint_distribution_invariant(family: str) -> None:
+    assert np.max(np.abs(joint_z(family, False, 20_000, formula=SLOPES))) < 4.5
+
+
+def test_slopes_that_rows_see_less_of_are_caught() -> None:
+    assert np.max(np.abs(joint_z("poisson", True, 8000, formula=SLOPES))) > 6.0
 
 
 def test_effects_of_nested_factors_move_against_each_other() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crossed_tables import priors_of
+from crossed_tables import effects_of, priors_of
 from scipy import linalg
 
 from streammc.diagnostics.summary import summarize_draws
-from streammc.numerics.prior import log_prior
+from streammc.numerics.prior import LKJ, log_prior
+from streammc.priors import as_prior, half_normal, lkj
 from streammc.samplers.crossed.sweep import Crossed, Scales, State, sweep
-from streammc.samplers.crossed.table import Piece, summed
+from streammc.samplers.crossed.table import Piece, Term, summed
 
 
 def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) -> Any:
@@ -33,7 +34,9 @@ def made(seed: int, n: int, sizes: tuple[int, ...], weighted: bool, rare: bool) 
     return X, y, levels, np.array(sizes), weight
 
 
-def sums_of(X: Any, y: Any, levels: Any, sizes: Any, weight: Any) -> Crossed:
+def sums_of(
+    X: Any, y: Any, levels: Any, sizes: Any, weight: Any, terms: tuple[Term, ...] = ()
+) -> Crossed:
     """Return the sums of rows in memory, in two pieces."""
     w = np.ones(len(y)) if weight is None else weight
     codes = np.ascontiguousarray(levels.T, dtype=np.uint32)
@@ -43,14 +46,18 @@ def sums_of(X: Any, y: Any, levels: Any, sizes: Any, weight: Any) -> Crossed:
         for part in (slice(0, half), slice(half, len(y))):
             yield Piece(X[part], y[part], w[part], codes[part], 0.0 * y[part])
 
-    return summed(pieces, sizes, X.shape[1], weight is not None)
+    return summed(pieces, sizes, X.shape[1], weight is not None, terms)
 
 
 def start_of(table: Crossed, seed: Any = 0) -> State:
     """Return a state without effects, of scales around 0.7."""
-    F, L = len(table.first) - 1, len(table.weight)
-    scales = -0.4 + np.random.default_rng(seed).normal(size=F + 1)
-    return State(np.zeros(len(table.cross)), scales, np.zeros(L), np.zeros(F), np.zeros((2, L)))
+    scales = -0.4 + np.random.default_rng(seed).normal(size=table.parameter[-1] + 1)
+    return state_of(table, np.zeros(len(table.cross)), scales, np.zeros(table.effect[-1]))
+
+
+def state_of(table: Crossed, beta: Any, scales: Any, effects: Any) -> State:
+    F, E = len(table.first) - 1, len(effects)
+    return State(beta, scales, effects, np.zeros(F), np.zeros((2, E)), np.zeros(E))
 
 
 def sweeps(
@@ -60,7 +67,7 @@ def sweeps(
     for t in range(-skip, len(draws)):
         sweep(table, priors, state, rng)
         if t >= 0:
-            draws[t] = np.r_[state.beta, state.log_scale]
+            draws[t] = np.r_[state.beta, state.scales]
 
 
 def exact_moments(data: Any, priors: Scales, grid: Any) -> tuple[Any, Any]:
@@ -132,53 +139,88 @@ def test_two_factors_are_those_of_the_dense_likelihood(weighted: bool, rare: boo
     assert min(row["ess_bulk"] for row in table.values()) > 4000
 
 
-def joint_z(broken: str, iterations: int = 8000) -> Any:
+PLAIN = (Term(), Term(), Term())
+SLOPES = (Term((-1, 1, 2), True), Term((1, 2), False), Term())
+"""Three correlated effects of a level, two slopes by themselves, and an intercept."""
+
+
+def priors_of_terms(terms: tuple[Term, ...], q: int) -> Scales:
+    """Half-normal(1) scales, LKJ(2) correlations, normal coefficients."""
+    names, flags = [], []
+    for f, term in enumerate(terms):
+        k = len(term.columns)
+        names += [f"s{f}.{c}" for c in range(k)]
+        flags += [1] * k
+        if term.correlated:
+            names += [f"r{f}.{c}" for c in range(k * (k - 1) // 2)]
+            flags += [2] * (k * (k - 1) // 2)
+    given = {"s*": half_normal(1.0)} | ({"r*": lkj(2.0)} if 2 in flags else {})
+    prior = as_prior(given)
+    table = prior.table([*names, "s"], [*flags, 1])
+    P = 0.4 * np.eye(q) + 0.05
+    return Scales(np.ascontiguousarray(table[:, :5]), P, P @ np.linspace(0.2, 0.1, q))
+
+
+def joint_z(broken: str, terms: tuple[Term, ...] = PLAIN, iterations: int = 8000) -> Any:
     """Return z of moments of successive-conditional draws against the prior (Geweke 2004)."""
     rng = np.random.default_rng(7)
-    n, sizes = 30, np.array([6, 4, 3])
+    n, sizes, q = 30, np.array([6, 4, 3]), 2 if terms == PLAIN else 3
     levels = np.stack([rng.integers(0, size, n) for size in sizes])
     levels[0][levels[0] == 0] = 1  # a level without rows
-    X = np.c_[np.ones(n), rng.normal(size=n)]
-    priors = priors_of(3)
+    X = np.c_[np.ones(n), rng.normal(size=(n, q - 1))]
+    priors = priors_of_terms(terms, q)
     cov = np.linalg.inv(priors.precision)
     prior_mean = cov @ priors.shift
+    scale = priors.table[:, 0] != LKJ
 
     def prior_draws(count: int) -> Any:
         beta = rng.multivariate_normal(prior_mean, cov, count)
-        return np.c_[beta, np.log(np.abs(rng.standard_t(3.0, (count, 4))))]
+        scales = np.log(np.abs(rng.normal(size=(count, len(scale)))))
+        scales[:, ~scale] = np.arctanh(2.0 * rng.beta(2.0, 2.0, (count, (~scale).sum())) - 1.0)
+        return np.c_[beta, scales]
 
     first = prior_draws(1)[0]
-    effects = np.concatenate([np.exp(t) * rng.normal(size=size)
-                              for t, size in zip(first[2:5], sizes, strict=True)])  # fmt: skip
-    state = State(
-        first[:2].copy(), first[2:].copy(), effects, np.zeros(3), np.zeros((2, len(effects)))
-    )
-    offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    out, kept = np.empty((1, 6)), np.empty((iterations, 6))
+    table = sums_of(X, np.zeros(n), levels, sizes, None, terms)
+    effects = np.concatenate([
+        effects_of(first[q:][table.parameter[f] : table.parameter[f + 1]], len(term.columns),
+                   sizes[f], rng).ravel()
+        for f, term in enumerate(terms)
+    ])  # fmt: skip
+    state = state_of(table, first[:q].copy(), first[q:].copy(), effects)
+    Z = [np.c_[tuple(np.ones(n) if j < 0 else X[:, j] for j in term.columns)] for term in terms]
+    out, kept = np.empty((1, len(first))), np.empty((iterations, len(first)))
     for t in range(iterations):
-        eta = X @ state.beta + state.effects[offsets[:, None] + levels].sum(axis=0)
-        y = eta + np.exp(state.log_scale[3]) * rng.normal(size=n)
-        table = sums_of(X, y, levels, sizes, None)
+        eta = X @ state.beta
+        for f, z in enumerate(Z):
+            own = state.effects[table.effect[f] : table.effect[f + 1]].reshape(sizes[f], -1)
+            if broken == "slope" and f == 0:
+                own = own * [1.0, 1.0, 0.5]
+            eta += (z * own[levels[f]]).sum(axis=1)
+        y = eta + np.exp(state.scales[-1]) * rng.normal(size=n)
+        table = sums_of(X, y, levels, sizes, None, terms)
         if broken == "rows":
             table = table._replace(total=table.total - 3.0)
         elif broken == "level":  # as if no factor had a level without rows
-            table = table._replace(weight=np.maximum(table.weight, 1.0))
+            table = table._replace(own=np.maximum(table.own, 4.0))
         sweeps(table, priors, state, rng, 0, out)
         kept[t] = out[0]
-    kept[:, 2:] = np.clip(kept[:, 2:], -4.0, 3.0)
     prior = prior_draws(200_000)
-    prior[:, 2:] = np.clip(prior[:, 2:], -4.0, 3.0)
+    for each in (kept, prior):
+        each[:, q:] = np.clip(each[:, q:], -4.0, 3.0)
     both = [np.c_[each, each**2] for each in (kept, prior)]
-    rows = summarize_draws(both[0][None], [str(j) for j in range(12)])
+    rows = summarize_draws(both[0][None], [str(j) for j in range(both[0].shape[1])])
     error = [row["mcse_mean"] for row in rows.values()]
     away = both[0].mean(axis=0) - both[1].mean(axis=0)
     return away / np.hypot(error, both[1].std(axis=0) / np.sqrt(len(prior)))
 
 
-def test_three_factors_leave_the_joint_distribution_invariant() -> None:
-    assert np.max(np.abs(joint_z(""))) < 4.5
+@pytest.mark.parametrize("terms", [PLAIN, SLOPES])
+def test_three_factors_leave_the_joint_distribution_invariant(terms: tuple[Term, ...]) -> None:
+    assert np.max(np.abs(joint_z("", terms, 16_000))) < 4.5
 
 
-@pytest.mark.parametrize("broken", ["rows", "level"])
-def test_a_broken_sweep_is_caught(broken: str) -> None:
-    assert np.max(np.abs(joint_z(broken))) > 6.0
+@pytest.mark.parametrize(
+    ("broken", "terms"), [("rows", PLAIN), ("level", PLAIN), ("slope", SLOPES)]
+)
+def test_a_broken_sweep_is_caught(broken: str, terms: tuple[Term, ...]) -> None:
+    assert np.max(np.abs(joint_z(broken, terms))) > 6.0

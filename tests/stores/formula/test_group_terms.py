@@ -23,6 +23,11 @@ ACCEPTED = {
     "y ~ (0 + x | g) + x + (1 | g)": (("1", "x"), False, ["", "x"]),
     "y ~ x + (1 || g)": (("1",), True, ["", "x"]),
     "y ~ log(x) + (1 + log(x) | g)": (("1", "log(x)"), True, ["", "log(x)"]),
+    "y ~ x + z + (x + z | g)": (("1", "x", "z"), True, ["", "x", "z"]),
+    "y ~ x + z + (1 + x + z || g)": (("1", "x", "z"), False, ["", "x", "z"]),
+    "y ~ x + z + (1 | g) + (0 + z | g) + (0 + x | g)": (("1", "z", "x"), False, ["", "x", "z"]),
+    "y ~ x + (0 + x | g)": (("x",), True, ["", "x"]),
+    "y ~ x + z + (0 + x + z | g)": (("x", "z"), True, ["", "x", "z"]),
     "y ~ (a + b)**2 + (1 | g)": (("1",), True, ["", "a", "b", "a:b"]),
 }
 
@@ -63,12 +68,11 @@ def test_nested_and_combined_columns_are_factors_of_their_own() -> None:
 
 REFUSED = {
     "y ~ x + (1 | g) + (1 + z | h)": "the slope 'z' of the groups also as a term of the formula",
-    "y ~ x + z + (x + z | g)": "at most one slope of 'g' in the formula, found 'x' and 'z'",
-    "y ~ x + z + (1 + x | g) + (0 + z | g)": "at most one slope",
-    "y ~ x + (0 + x | g)": "found none: write .*1 [+] x | g",
-    "y ~ x + (1 | g) + (1 | g)": "one random intercept of 'g' in the formula, found 2",
-    "y ~ x + (1 | g) + (x | g)": "one random intercept of 'g' in the formula, found 2",
-    "y ~ x + (0 | g)": "one random intercept",
+    "y ~ x + (x + x | g)": "one random slope of 'x' of 'g' in the formula, found several",
+    "y ~ x + z + (1 + x | g) + (0 + z | g)": "all effects of 'g' correlated, .* or none of them",
+    "y ~ x + (1 | g) + (1 | g)": "one random intercept of 'g' in the formula, found several",
+    "y ~ x + (1 | g) + (x | g)": "one random intercept of 'g' in the formula, found several",
+    "y ~ x + (0 | g)": "a random intercept or slopes of 'g' in the formula, found neither",
     "y ~ x + (1 | a/b/)": "found 'a / b /': name a column, or factors as a:b",
     "y ~ x + (1 | a:b/c)": "found 'a : b / c': name a column, or factors as a:b",
     "y ~ x + (1 | a + b)": "found 'a [+] b': name a column, or factors as a:b",

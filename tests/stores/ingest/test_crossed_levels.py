@@ -113,7 +113,6 @@ def test_new_rows_have_levels_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("formula", "options", "error", "message"),
     [
-        (FORMULA.replace("1 | user", "1 + x | user"), {}, DataError, "a slope of 'user'"),
         (FORMULA, {"group_as": {"user": "crossed", "item": "columns"}}, ConfigError, "crossed for"),
         (FORMULA, {"cells": "yes"}, ConfigError, "found --cells yes"),
         (FORMULA, {"group_as": {"user": "crossing"}}, ConfigError, "found 'crossing'"),
