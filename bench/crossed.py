@@ -1,9 +1,11 @@
-"""Two factors that cross, up to the size of MovieLens-25M: effective draws, seconds, memory.
+"""Two factors that cross, up to the size of MovieLens-25M, and many slopes of one factor.
+
+Effective draws, seconds, memory.
 
     python bench/crossed.py [--write] [--only N ...] [--folder DIR]
 
-Sizes of levels follow Zipf's law, and the smallest levels have one row. Each table is made and
-sampled by processes of their own. ``--write`` puts the table into docs/measurements/crossed.md.
+Sizes of levels that cross follow Zipf's law, and the smallest levels have one row. Each table is
+made and sampled by processes of their own. ``--write`` puts the table into docs/measurements/crossed.md.
 """
 
 from __future__ import annotations
@@ -33,12 +35,66 @@ def sizes(levels: int, rows: int, power: float, rng: np.random.Generator) -> Any
     return found
 
 
-def made(case: Case, folder: Path) -> dict[str, Any]:
-    """Make the table as Parquet, and a store of it."""
+def slopes_of(case: Case) -> tuple[list[str], Any, Any]:
+    """Return the columns of slopes, and of intercept and slopes scales and correlations."""
+    rng = np.random.default_rng(case.slopes)
+    root = rng.normal(size=(case.slopes + 1, case.slopes + 1))
+    R = root @ root.T + (case.slopes + 1) * np.eye(case.slopes + 1)
+    scale = np.sqrt(np.diag(R))
+    names = [f"x{k}" for k in range(case.slopes)]
+    return names, np.append(0.8, rng.uniform(0.3, 0.7, case.slopes)), R / np.outer(scale, scale)
+
+
+def truth_of(case: Case) -> dict[str, float]:
+    """Return the parameters that made the table, as the run names them."""
+    truth = TRUTH if case.family == "gaussian" else TRUTH | {"beta[Intercept]": 0.0}
+    if not case.slopes:
+        return truth
+    names, tau, R = slopes_of(case)
+    every = ["Intercept", *names]
+    truth = {f"beta[{each}]": 0.1 for each in every}
+    truth |= {f"tau[user:{each}]": tau[k] for k, each in enumerate(every)}
+    pairs = [(i, j) for i in range(len(every)) for j in range(i)]
+    return truth | {f"rho[user:{every[j]},{every[i]}]": R[i, j] for i, j in pairs}
+
+
+def made_slopes(case: Case, folder: Path) -> str:
+    """Make a table of one factor with many slopes as Parquet; return the formula."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    names, tau, R = slopes_of(case)
+    rng = np.random.default_rng(case.rows)
+    root = np.linalg.cholesky(R) * tau[:, None]
+    u = 0.1 + rng.normal(size=(case.users, len(tau))) @ root.T
+    fields = {"y": pa.uint8(), "user": pa.int32()} | dict.fromkeys(names, pa.float32())
+    with pq.ParquetWriter(folder / "t.parquet", pa.schema(list(fields.items()))) as writer:
+        for low in range(0, case.rows, 1 << 20):
+            m = min(1 << 20, case.rows - low)
+            user, X = rng.integers(0, case.users, m), rng.normal(size=(m, case.slopes))
+            X = X.astype(np.float32)
+            eta = u[user, 0] + np.einsum("ik,ik->i", X, u[user, 1:])
+            y = (rng.logistic(size=m) < eta).astype(np.uint8)
+            columns = {"y": y, "user": user.astype(np.int32), **dict(zip(names, X.T, strict=True))}
+            writer.write_table(pa.table(columns))
+    terms = " + ".join(names)
+    return f"y ~ {terms} + (1 + {terms} | user)"
+
+
+def made(case: Case, folder: Path) -> dict[str, Any]:
+    """Make the table as Parquet, and a store of it."""
     import streammc
+
+    formula = made_slopes(case, folder) if case.slopes else made_crossed(case, folder)
+    begun = time.perf_counter()
+    report = streammc.ingest(folder / "t.parquet", folder / "t.zarr", formula=formula)
+    return {"ingest_seconds": time.perf_counter() - begun, "store_gb": report["bytes"] / 1e9}
+
+
+def made_crossed(case: Case, folder: Path) -> str:
+    """Make a table of two factors that cross as Parquet; return the formula."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     family, rows, users, items, *_ = case
     rng = np.random.default_rng(rows)
@@ -51,11 +107,7 @@ def made(case: Case, folder: Path) -> dict[str, Any]:
     else:  # centred, so that both values are about as frequent
         y = (rng.logistic(size=rows) < y - TRUTH["beta[Intercept]"]).astype(np.uint8)
     pq.write_table(pa.table({"y": y, "x": x, "user": user, "item": item}), folder / "t.parquet")
-    del user, item, x, y
-    begun = time.perf_counter()
-    formula = "y ~ x + (1 | user) + (1 | item)"
-    report = streammc.ingest(folder / "t.parquet", folder / "t.zarr", formula=formula)
-    return {"ingest_seconds": time.perf_counter() - begun, "store_gb": report["bytes"] / 1e9}
+    return "y ~ x + (1 | user) + (1 | item)"
 
 
 def sampled(case: Case, folder: Path) -> dict[str, Any]:
@@ -63,7 +115,7 @@ def sampled(case: Case, folder: Path) -> dict[str, Any]:
     import streammc
     from streammc.trace.run_directory import RunDirectory
 
-    family, *_, draws, warmup = case
+    family, *_, draws, warmup, _ = case
     store = streammc.open_store(folder / "t.zarr")
     begun = time.perf_counter()
     streammc.sample(
@@ -73,7 +125,7 @@ def sampled(case: Case, folder: Path) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     summary = RunDirectory.open(folder / "run.zarr").attributes["summary"]
     table = summary["parameters"]
-    truth = TRUTH if family == "gaussian" else TRUTH | {"beta[Intercept]": 0.0}
+    truth = truth_of(case)
     away = {name: (row["mean"] - truth[name]) / row["sd"] for name, row in table.items()}
     sampling = summary["sampling"]
     return {
@@ -95,6 +147,7 @@ class Case(NamedTuple):
     items: int
     draws: int
     warmup: int
+    slopes: int = 0
 
 
 CASES = [
@@ -103,16 +156,21 @@ CASES = [
     Case("gaussian", 25_000_095, 162_541, 59_047, 300, 60),
     Case("logistic", 1_000_000, 20_000, 8_000, 250, 50),
     Case("logistic", 25_000_095, 162_541, 59_047, 24, 8),
+    Case("logistic", 1_000_000, 10_000, 0, 400, 100, slopes=10),
+    Case("logistic", 10_000_000, 100_000, 0, 300, 100, slopes=10),
 ]
 
 
 def row(case: Case, made: dict[str, Any], found: dict[str, Any]) -> str:
     """Return a line of the table."""
     least = min(found["ess"].values())
+    levels = f"{case.users:,} x {case.items:,}"
+    if case.slopes:
+        levels = f"{case.users:,}, {case.slopes} slopes"
     distance = max(map(abs, found["away"].values()))
     sweep = found["sampling_seconds"] / (4 * (case.draws + case.warmup))
     cells = [
-        f"`{case.family}`, {case.rows:,}", f"{case.users:,} x {case.items:,}",
+        f"`{case.family}`, {case.rows:,}", levels,
         short(made["ingest_seconds"]), short(found["seconds"]), f"{4 * case.draws:,}", str(least),
         short(1e3 * sweep), short(found["seconds"] / least), short(distance),
         short(found["peak_gb"]),

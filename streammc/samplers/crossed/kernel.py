@@ -84,8 +84,8 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     if not model.crossed:
         raise ConfigError(
             f"expected factors that cross for gibbs, found a model {model.name!r} without: make "
-            "the table with several terms (1 | g) of factors of more than 300 levels, or with "
-            "--group-as g=crossed; or use hmc-ecs, or hmc"
+            "the table with several terms (1 | g) of factors of more than 300 levels, with "
+            "several slopes, (1 + x + z | g), or with --group-as g=crossed; or use hmc-ecs, or hmc"
         )
     if request.control_variates is not None:
         raise RefusedError(

@@ -67,9 +67,14 @@ _HALF_LOG_2PI: Final = 0.9189385332046728
 BLOCK_ROWS: Final = 1 << 13
 """Rows of the levels that are drawn together, unless one has more."""
 DF: Final = 10.0
-"""Degrees of freedom of proposals."""
+"""Degrees of freedom of a proposal, of each of its dimensions: with as few of many, too few would
+be as far from the centre as most of a normal distribution are."""
 CLIMBS: Final = 12
 """Sweeps before the first that only go uphill, with the scales of the effects as they are."""
+CURVED_ROWS: Final = 1 << 16
+"""Rows by whose curvature theta is proposed."""
+_APART: Final = 8
+"""Numbers between rows of scratch, which would share a place of the cache at powers of 2."""
 _LEARNT: Final = 0.1
 """Weight of a sweep of warm-up in the information of a row."""
 
@@ -124,13 +129,16 @@ class Walk(NamedTuple):
     y: Vector
     """Scratch of a block: responses."""
     terms: Matrix
-    """Scratch of a block (3, block): log-likelihood of rows, its derivatives in the predictor."""
+    """Scratch of a block (4, block): log-likelihood of rows, two derivatives of it in the
+    predictor, and products."""
     trial: Matrix
     """Scratch of the levels of a block (BLOCK_ROWS, 1 + 2 k + k^2): log density, proposed effects,
     their centre, and the root of the precision of the proposal."""
     z: Matrix
     """Scratch of a tile (q + s + 2 C, TILE): derivatives of predictors in theta, columns first; of
     scales the second ones too."""
+    place: Index
+    """Scratch of a tile: places of the effects of a factor."""
     eta: Vector
     """Scratch of a tile: predictors, and scalars."""
     out: Vector
@@ -152,11 +160,12 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         before=np.zeros(effects),
         moving=np.zeros((effects, 3)),
         known=np.zeros(block),
-        own=np.ones((widest, block)),
+        own=np.ones((widest, block + _APART)),
         y=np.zeros(block),
-        terms=np.zeros((3, block)),
+        terms=np.zeros((4, block + _APART)),
         trial=np.zeros((BLOCK_ROWS, 1 + 2 * widest + widest**2)),
-        z=np.zeros((len(family.steps) + len(table.column), TILE)),
+        z=np.zeros((len(family.steps) + len(table.column), TILE + _APART)),
+        place=np.zeros(TILE, np.int64),
         eta=np.zeros(p * TILE),
         out=np.zeros((1 + p + p * (p + 1) // 2) * TILE),
     )
@@ -268,19 +277,35 @@ def _sums(low, high, terms, own, k, precision, u, gradient, A):  # type: ignore[
     ``A`` (k, k) gets minus the Hessian of the rows from ``low`` to ``high``, its lower triangle,
     without the prior of precision ``precision``; ``gradient`` (k,) all.
     """
-    value = 0.0
-    for i in range(low, high):
-        value += terms[0, i]
-    for c in range(k):
-        gradient[c] = _sum(high - low, terms[1, low:high], own[c, low:high])
+    value, gradient[0], A[0, 0] = _first_sums(low, high, terms, own)
+    count = high - low
+    score, bend, product = terms[1, low:high], terms[2, low:high], terms[3, low:high]
+    for c in range(1, k):
+        z = own[c, low:high]
+        gradient[c] = _sum(count, score, z)
+        for i in range(count):
+            product[i] = -bend[i] * z[i]
         for d in range(c + 1):
-            A[c, d] = -_weighted_sum(
-                high - low, terms[2, low:high], own[c, low:high], own[d, low:high]
-            )
-            value -= (0.5 if c == d else 1.0) * precision[c, d] * u[c] * u[d]
+            A[c, d] = _sum(count, product, own[d, low:high])
+    for c in range(k):
+        total = 0.0
         for d in range(k):
-            gradient[c] -= precision[c, d] * u[d]
+            total += precision[c, d] * u[d]
+        gradient[c] -= total
+        value -= 0.5 * u[c] * total
     return value
+
+
+@inline(reassociate=True)
+def _first_sums(low, high, terms, own):  # type: ignore[no-untyped-def]
+    """Return the sums of a level for the first of its effects, each row being read once."""
+    value = gradient = curvature = 0.0
+    for i in range(low, high):
+        x = own[0, i]
+        value += terms[0, i]
+        gradient += terms[1, i] * x
+        curvature -= terms[2, i] * x * x
+    return value, gradient, curvature
 
 
 @inline
@@ -387,7 +412,7 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                     for c in range(k):
                         away[c] = rng.standard_normal()
                     solve_upper(root, away)
-                    wide = _spread(rng)
+                    wide = _spread(k, rng)
                     for c in range(k):
                         tried[1 + c] = centre[c] + away[c] * wide
                         tried[1 + k + c] = centre[c]
@@ -418,9 +443,9 @@ def _length(rng):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _spread(rng):  # type: ignore[no-untyped-def]
-    """Return what makes a normal number one of Student's t with ``DF`` degrees of freedom."""
-    return math.sqrt(0.5 * DF / rng.standard_gamma(0.5 * DF))
+def _spread(k, rng):  # type: ignore[no-untyped-def]
+    """Return what makes k normal numbers ones of Student's t with ``k DF`` degrees of freedom."""
+    return math.sqrt(0.5 * k * DF / rng.standard_gamma(0.5 * k * DF))
 
 
 @inline
@@ -434,7 +459,7 @@ def _log_t(root, away):  # type: ignore[no-untyped-def]
             total += root[i, j] * away[i]
         value += math.log(root[j, j])
         square += total * total
-    return value - 0.5 * (DF + k) * math.log1p(square / DF)
+    return value - 0.5 * (k * DF + k) * math.log1p(square / (k * DF))
 
 
 @inline(reassociate=True)
@@ -442,14 +467,6 @@ def _sum(count, a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(count):
         total += a[i] * b[i]
-    return total
-
-
-@inline(reassociate=True)
-def _weighted_sum(count, w, a, b):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(count):
-        total += w[i] * a[i] * b[i]
     return total
 
 
@@ -503,42 +520,41 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
     It is that of responses and effects, but for the prior of theta, in its parameters
     ``Family.steps``: coefficients, scalars and the logarithms of the scales, effects moving with
     these. Of the predictor's curvature negative parts are left out. The last row of ``hessian``
-    (D + 1, D) has the sums of the squares of the derivatives in the scalars.
+    (D + 1, D) has the sums of the squares of the derivatives in the scalars. Of many rows the
+    curvature is that of some tiles, always the same: it shapes proposals alone.
     """
     F, q, s = table.first.shape[0] - 1, family.q, family.scalars
     D, p, n = family.steps.shape[0], 1 + family.scalars, int(table.rows)
     weighted = table.row_weight.shape[1] > 0
-    y, z, moving, eta = walk.y, walk.z, walk.moving, walk.eta
+    y, z, moving, eta, place = walk.y, walk.z, walk.moving, walk.eta, walk.place
+    product, stride = walk.terms[3], max(n // CURVED_ROWS, 1)
     gradient[:] = 0.0
     hessian[:, :] = 0.0
     total, information = expand_effects(family, table, walk, gradient, hessian), 0.0
     z[q : q + s] = 0.0
-    k = table.component[1]
     l = 0
     for at in range(0, n, TILE):
         count = min(TILE, n - at)
         _load(family, rows, 0, at, count, walk, y, 0)
-        for i in range(count):
-            while table.start[l + 1] <= at + i:
-                l += 1
-            for c in range(k):
-                column = table.column[c]
-                x = 1.0 if column < 0 else z[column, i]
-                eta[i] += x * moving[l * k + c, 0]
-                z[q + s + c, i] = x * moving[l * k + c, 1]
-                z[D + c, i] = x * moving[l * k + c, 2]
-        for g in range(1, F):
+        for g in range(F):
             components = table.component[g]
-            other = table.component[g + 1] - components
-            base = table.effect[g] - table.first[g] * other
-            for c in range(other):
-                column = table.column[components + c]
+            k = table.component[g + 1] - components
+            for i in range(count):
+                if g == 0:
+                    while table.start[l + 1] <= at + i:
+                        l += 1
+                    place[i] = l * k
+                else:
+                    code = table.codes[g - 1, at + i]
+                    place[i] = table.effect[g] + (code - table.first[g]) * k
+            for c in range(k):
+                column, first, second = table.column[components + c], q + s, D
+                first, second = first + components + c, second + components + c
                 for i in range(count):
-                    place = base + table.codes[g - 1, at + i] * other + c
                     x = 1.0 if column < 0 else z[column, i]
-                    eta[i] += x * moving[place, 0]
-                    z[q + s + components + c, i] = x * moving[place, 1]
-                    z[D + components + c, i] = x * moving[place, 2]
+                    eta[i] += x * moving[place[i] + c, 0]
+                    z[first, i] = x * moving[place[i] + c, 1]
+                    z[second, i] = x * moving[place[i] + c, 2]
         out = _evaluate(link, family, walk, y, 0, count)
         if weighted:
             for k_out in range(out.shape[0]):
@@ -553,26 +569,33 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
         information += curvature
         for j in range(D):
             gradient[j] += _sum(count, out[1], z[j])
+        for a in range(s):
+            for i in range(count):
+                gradient[q + a] += out[2 + a, i]
+        if at // TILE % stride != 0:
+            continue
+        for j in range(D):
+            for i in range(count):
+                product[i] = stride * out[1 + p, i] * z[j, i]
             for m in range(j + 1):
-                hessian[j, m] += _weighted_sum(count, out[1 + p], z[j], z[m])
+                hessian[j, m] += _sum(count, product, z[m])
         for c in range(table.column.shape[0]):
-            hessian[q + s + c, q + s + c] -= _sum(count, out[1], z[D + c])
+            hessian[q + s + c, q + s + c] -= stride * _sum(count, out[1], z[D + c])
         pair = 1 + p + p
         for a in range(s):
             score, cross = out[2 + a], out[2 + p + a]
             for i in range(count):
                 w = table.row_weight[0, at + i] if weighted else 1.0
-                gradient[q + a] += score[i]
-                hessian[D, q + a] += score[i] * score[i] / w
+                hessian[D, q + a] += stride * score[i] * score[i] / w
             for j in range(q):
-                hessian[q + a, j] -= _sum(count, cross, z[j])
+                hessian[q + a, j] -= stride * _sum(count, cross, z[j])
             for j in range(q + s, D):
-                hessian[j, q + a] -= _sum(count, cross, z[j])
+                hessian[j, q + a] -= stride * _sum(count, cross, z[j])
             for b in range(a, s):
                 both = 0.0
                 for i in range(count):
                     both += out[pair, i]
-                hessian[q + b, q + a] -= both
+                hessian[q + b, q + a] -= stride * both
                 pair += 1
     walk.information[0] = information / n
     return total
@@ -653,7 +676,7 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
         for j in range(D):
             theta[steps[j]] += length * (mean[j] - old[steps[j]])
     else:
-        wide = _spread(rng)
+        wide = _spread(D, rng)
         for j in range(D):
             away[j] = rng.standard_normal() * wide
         solve_upper(root, away)

@@ -23,9 +23,10 @@ class Gibbs(Sampler):
     integrated out, then these effects given the coefficients, so that chains mix whatever the
     numbers of levels; each scale is drawn twice, with the effects fixed and with them moving along
     (Yu and Meng 2011). An iteration passes by every row once for each factor. For several terms
-    ``(1 | g)`` of many levels, such as users and items. Where the response is not gaussian each
-    effect is proposed by a step of Newton and accepted by itself, and coefficients, scalars and
-    scales step together, effects moving with their scales (Papaspiliopoulos, Roberts and Skold
+    ``(1 | g)`` of many levels, such as users and items, with slopes or without, and for one of many
+    slopes, ``(1 + x + z | g)``. Where the response is not gaussian the effects of each level are
+    proposed by a step of Newton and accepted by themselves, and coefficients, scalars and scales
+    step together, effects moving with their scales (Papaspiliopoulos, Roberts and Skold
     2007): an iteration evaluates each row twice for each factor, and twice more.
 
     Parameters

@@ -460,19 +460,23 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
                     total += Q[c, d] * B[d, j]
                 turned[c, j] = total * precision
         _level_root(table, f, l, precision, Q, K, root)
-        for i in range(q + 1):
-            for c in range(k):
-                part[c] = design[at + c, i] if i < q else rest[at + c]
+        for c in range(k):
+            part[:] = 0.0
+            part[c] = 1.0
             solve_lower(root, part)
             solve_upper(root, part)
-            for j in range(q):
+            K[c] = part
+        for c in range(k):
+            for i in range(q + 1):
                 total = 0.0
-                for c in range(k):
-                    total += turned[c, j] * part[c]
+                for d in range(k):
+                    total += K[c, d] * (design[at + d, i] if i < q else rest[at + d])
                 if i == q:
-                    between[j] += total
-                elif i <= j:
-                    A[j, i] += total
+                    for j in range(q):
+                        between[j] += turned[c, j] * total
+                else:
+                    for j in range(i, q):
+                        A[j, i] += turned[c, j] * total
     for j in range(q):
         b[j] = precision * b[j] + between[j] + priors.shift[j]
     draw_normal(A, b, state.beta, rng)
