@@ -5,7 +5,7 @@ Effective draws, seconds, memory.
     python bench/crossed.py [--write] [--only N ...] [--folder DIR]
 
 Sizes of levels that cross follow Zipf's law, and the smallest levels have one row. Each table is
-made and sampled by processes of their own. ``--write`` puts the table into docs/measurements/crossed.md.
+made and sampled by processes of their own. ``--write`` puts them into docs/measurements/crossed.md.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streammc.models.mixed.effect_terms import formula_term
+
 
 def rows_text(n_rows: int, cells: Mapping[str, int] | None) -> int | str:
     """Return the rows of a store, as ``94,080 cells of 100,000,000 rows`` where they are cells."""
@@ -15,7 +17,12 @@ def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
     """Return factors, columns of a store or such that cross, as ``(1 | origin), 50 levels``."""
     if not factors:
         return None
-    return "; ".join(f"(1 | {each['column']}), {each['levels']:,} levels" for each in factors)
+    terms = (
+        formula_term(each["column"], each.get("terms", ["1"]), each.get("correlated", False))
+        for each in factors
+    )
+    pairs = zip(terms, factors, strict=True)
+    return "; ".join(f"{term}, {each['levels']:,} levels" for term, each in pairs)
 
 
 def references_text(references: Mapping[str, Sequence[str]] | None) -> str | None:

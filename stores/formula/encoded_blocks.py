@@ -576,12 +576,14 @@ class FormulaBlocks:
                 "expected one offset, found offset(...) in the formula and --offset: leave one out"
             )
         factors = factors if fitted is None else fitted.get(FACTORS, ())
-        of_response = (name for node in own for name in columns_of(node))
+        of_response = [name for node in own for name in columns_of(node)]
         used = list(dict.fromkeys([*terms.columns, *factors, *of_response]))
         self._others = other_columns(table, used, others)
-        if labels:
-            names = {column.role: column.column for column in labels}
-            other_columns(table, [*used, *self._others], names)
+        of_labels: list[str] = []
+        for column in labels:  # a factor may be one of the terms too
+            taken = used if column.role == IdColumn.role else of_response
+            taken = [*taken, *self._others, *of_labels]
+            of_labels += other_columns(table, taken, {column.role: column.column})
         roles = {name: role for role, name in others.items() if name is not None}
         roles |= {name: "response" for node in own for name in columns_of(node)}
         known = None if fitted is None else read_design(fitted, "the store")

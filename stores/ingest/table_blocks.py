@@ -181,6 +181,10 @@ class TableBlocks:
         buffer = np.empty((len(self.names), self._rows))
         start, filled = 0, 0
         labels = self._labels if first else ()
+        shared = [column for column in labels if column.column in self.names]
+        labels = [column for column in labels if column not in shared]
+        if shared:
+            self._read_apart(shared, faults)
         others = [column.column for column in labels]
         written = self.table.written - self.table.booleans
         names, levels = [*self.names, *others], frozenset(self.coders) | (self.levels & written)
@@ -218,6 +222,14 @@ class TableBlocks:
                     filled = 0
         if filled:
             yield start, self._without_missing(start, buffer[:, :filled], first)
+
+    def _read_apart(self, labels: Sequence[IdColumn], faults: Faults) -> None:
+        """Read labels that are columns of the blocks too, which are read otherwise."""
+        names, start = [column.column for column in labels], 0
+        for batch in self.table.batches(names, self._rows, text=frozenset(names)):
+            for column, array in zip(labels, batch.columns, strict=True):
+                column.add(array, start, faults)
+            start += batch.num_rows
 
     def _without_missing(self, start: int, values: Matrix, count: bool) -> Matrix:
         """Return a block with NaN in the rows without a label; count missing values before."""

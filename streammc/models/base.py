@@ -43,7 +43,7 @@ from streammc.priors import as_prior, densities
 from streammc.priors.by_name import NamedPriors
 from streammc.priors.densities import JointNormal
 from streammc.priors.families import FamilyPrior, choose, refuse_flat
-from streammc.priors.scaled import Level, coefficients, scale_prior
+from streammc.priors.scaled import Level, coefficients, scale_prior, shares, spread
 from streammc.protocols import Coding, Index, Matrix, Model, Prior, Rows, Vector
 from streammc.shown import Shown, options_of
 
@@ -115,6 +115,14 @@ SUPPORTS: Final = {
 def unit_default(rows: Rows, feature_names: Sequence[str], level: Level) -> list[FamilyPrior]:
     """Return the default prior of a standard deviation in the units of the response."""
     return [scale_prior(level.unit)]
+
+
+def slope_default(
+    j: int, rows: Rows, feature_names: Sequence[str], level: Level
+) -> list[FamilyPrior]:
+    """Return the default prior of the deviation of slopes of column ``j``, as for their mean."""
+    _, sd, ends = spread(rows.X[:, j], shares(rows))
+    return [scale_prior(level.unit / (ends or sd or 1.0))]
 
 
 @dataclass(frozen=True)

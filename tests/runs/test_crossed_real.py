@@ -78,3 +78,17 @@ def test_a_reml_fit_lies_inside_the_posterior(name: str) -> None:
     away = (np.array([*PUBLISHED[name].reml.values()]) - mean) / sd
     assert np.abs(away).max() < 0.4
     assert np.abs(away[[0, 1, 2, 4]]).max() < 0.1
+
+
+def test_slopes_of_subjects_are_those_of_lme4(data_folder: Path) -> None:
+    """Drawn, not integrated; the REML fit of ``Reaction ~ Days + (1 + Days | Subject)``."""
+    case = PUBLISHED["sleepstudy"]
+    table = published_table("sleepstudy", data_folder)
+    formula = "Reaction ~ Days + (1 + Days | Subject)"
+    found = summary(sampled(case, table, formula, seed=4, draws=6000, warmup=300))
+    fit = {"beta[Intercept]": 251.4051, "beta[Days]": 10.4673, "tau[Subject:Intercept]": 24.7407,
+           "tau[Subject:Days]": 5.9221, "rho[Subject]": 0.0656, "sigma": 25.5918}  # fmt: skip
+    assert {*fit} == {*found}
+    away = {name: (fit[name] - row["mean"]) / row["sd"] for name, row in found.items()}
+    assert max(map(abs, away.values())) < 0.5, away
+    assert min(row["ess_bulk"] for row in found.values()) > 1800

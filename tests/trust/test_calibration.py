@@ -21,7 +21,7 @@ import streammc
 from streammc import registry
 from streammc.errors import RefusedError
 from streammc.models.check import evaluate
-from streammc.priors import half_normal, lognormal, normal
+from streammc.priors import half_normal, lkj, lognormal, normal
 
 ALARM, RANKS, ROWS, SLOPE = 1e-3, 99, 25, 0.7
 """False alarms of a family, all quantities together; a rank is a number from 0 to RANKS."""
@@ -108,16 +108,21 @@ def mixed(name: str, power: float, seed: int) -> np.ndarray:
 
 
 def crossed(name: str, power: float, seed: int) -> np.ndarray:
-    """Ranks of one table of two factors that cross, with levels of one row and without any."""
+    """Ranks of one table of two factors that cross, one with slopes.
+
+    Some levels have one row, and some none.
+    """
     rng = np.random.default_rng([seed, 79])
     n, levels = 60, {"user": 12, "item": 6}
-    beta, tau = SLOPE * rng.standard_normal(2), np.abs(rng.standard_normal(2))
+    beta, tau = SLOPE * rng.standard_normal(2), np.abs(rng.standard_normal(3))
+    rho = 2.0 * rng.beta(2.0, 2.0) - 1.0  # lkj(2)
     table = {key: rng.integers(0, size, n) for key, size in levels.items()}
     table |= {"x": rng.normal(size=n), "w": np.full(n, power)}
-    eta = beta[0] + beta[1] * table["x"]
-    for each, key in zip(tau, levels, strict=True):
-        eta = eta + (each * rng.normal(size=levels[key]))[table[key]]
-    prior: Any = {"beta*": normal(SLOPE), "tau*": half_normal(1.0)}
+    v = rng.normal(size=(2, levels["user"]))
+    u = tau[:2, None] * [v[0], rho * v[0] + np.sqrt(1.0 - rho**2) * v[1]]
+    eta = beta[0] + beta[1] * table["x"] + (tau[2] * rng.normal(size=levels["item"]))[table["item"]]
+    eta = eta + u[0][table["user"]] + u[1][table["user"]] * table["x"]
+    prior: Any = {"beta*": normal(SLOPE), "tau*": half_normal(1.0), "rho*": lkj(2.0)}
     sigma = [float(np.exp(0.3 * rng.standard_normal()))] * (name == "gaussian")
     prior |= {"sigma": lognormal(*LOGARITHMS["sigma"])} if sigma else {}
     model = registry.model(name)(prior=prior)
@@ -125,14 +130,16 @@ def crossed(name: str, power: float, seed: int) -> np.ndarray:
         np.vstack([eta, *(np.full((1, n), np.log(each)) for each in sigma)]), rng
     )
     data = streammc.from_table(
-        table, formula="y ~ x + (1 | user) + (1 | item)", weight="w", standardize=False,
+        table, formula="y ~ x + (1 + x | user) + (1 | item)", weight="w", standardize=False,
         group_as=dict.fromkeys(levels, "crossed"),
     )  # fmt: skip
     options: dict[str, Any] = {"seed": seed, "chains": 1, "warmup": 200, "draws": 8 * RANKS}
     posterior = streammc.sample(data, model, **options)["posterior"]
-    draws = [posterior[key].to_numpy()[0, :, j] for key in ("beta", "tau") for j in range(2)]
-    draws += [posterior["sigma"].to_numpy()[0].ravel()] if sigma else []
-    return counted(draws, [*beta, *tau, *sigma])
+    names = ("beta", "tau", "rho", "sigma")[: 3 + len(sigma)]
+    draws = np.concatenate(
+        [posterior[key].to_numpy()[0].reshape(8 * RANKS, -1) for key in names], 1
+    )
+    return counted([*draws.T], [*beta, *tau, rho, *sigma])
 
 
 @cache

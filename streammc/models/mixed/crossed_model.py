@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 
 from streammc import priors, registry
 from streammc.errors import ConfigError, ModelError
-from streammc.models.base import CORRELATION, POSITIVE, LinearModel, Parameter, unit_default
-from streammc.models.mixed.effect_terms import formula_term, slope_default
+from streammc.models.base import (
+    CORRELATION,
+    POSITIVE,
+    LinearModel,
+    Parameter,
+    slope_default,
+    unit_default,
+)
+from streammc.models.mixed.effect_terms import formula_term
 from streammc.models.table_scale import (
     EFFECTS,
     INTERCEPT,

@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from streammc.models.table_scale import INTERCEPT
-from streammc.priors import FamilyPrior, half_student_t
-from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
-from streammc.protocols import Rows
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -49,14 +46,6 @@ def formula_term(column: str, effects: Sequence[str], correlated: bool) -> str:
     if terms[0] != "1":
         terms.insert(0, "0")
     return f"({' + '.join(terms)} {'|' if correlated or len(effects) == 1 else '||'} {column})"
-
-
-def slope_default(
-    j: int, rows: Rows, feature_names: Sequence[str], level: Level
-) -> list[FamilyPrior]:
-    """Return half-Student-t(3, 2.5 unit / scale) of a slope of column ``j``, as for its mean."""
-    _, sd, ends = spread(rows.X[:, j], shares(rows))
-    return [half_student_t(3.0, rounded(WIDTH * level.unit / (ends or sd or 1.0)))]
 
 
 _MODULE = "streammc.models.mixed.mixed_model"

@@ -25,10 +25,11 @@ from streammc.models.base import (
     Parameter,
     factor_blocks,
     predictors_at,
+    slope_default,
     unit_default,
 )
 from streammc.models.mixed import group_constants
-from streammc.models.mixed.effect_terms import Groups, formula_term, slope_default
+from streammc.models.mixed.effect_terms import Groups, formula_term
 from streammc.models.mixed.group_constants import KINDS, MOST_NODES, PANELS
 from streammc.models.mixed.group_link import link, table_constants, table_link
 from streammc.models.table_scale import EFFECTS, INTERCEPT, ScaleBlock

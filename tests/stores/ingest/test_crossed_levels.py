@@ -12,10 +12,12 @@ from crossed_tables import CROSSED, FORMULA, crossed_table, data_of
 
 import streammc
 from streammc.errors import BusyError, ConfigError, DataError, StoreError
+from streammc.likelihood.blocks import allocate_rows
 from streammc.samplers.crossed import table as tables
 from streammc.samplers.crossed.table import pieces_of, structure_of, summed
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest import row_labels
+from streammc.stores.ingest.append import append
 from streammc.stores.rows.row_blocks import whole
 from streammc.stores.store import info, verify
 
@@ -27,6 +29,13 @@ def labels_by_id(rows: Any, factor: int) -> Any:
     labels = rows.crossed[factor].labels(0, rows.crossed[factor].n_groups)
     found = labels[rows.row_levels()[:, factor]]
     return found[np.argsort(rows.row_ids())]
+
+
+def design_by_id(rows: Any) -> Any:
+    """Return the columns of each row, by its place in the table."""
+    out = allocate_rows(rows.n_rows, rows.n_features)
+    rows.rows().gather(np.arange(rows.n_rows), 1, out)
+    return out.X[np.argsort(rows.row_ids())]
 
 
 def test_a_store_and_memory_have_the_levels_of_the_table(tmp_path: Path) -> None:
@@ -443,3 +452,63 @@ def test_different_values_of_blocks_are_those_of_all(dtype: str, highest: int) -
     np.testing.assert_array_equal(np.unique(values), found)
     assert found.dtype == values.dtype
     assert 0 == len(row_labels.different(iter([]), values.dtype))
+
+
+@pytest.mark.parametrize("layout", ["memory", "csv", "parquet"])
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.filterwarnings("ignore:rows with missing values")
+def test_a_factor_may_be_a_term_too(layout: str, drop: bool, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    table, *_ = crossed_table("gaussian")
+    table["day"] = table["user"] % 7 + 0.0
+    table["kind"] = np.array(["s", "m", "l"])[table["user"] % 3]
+    if drop:
+        table["x"][5] = np.nan
+    given: Any = table
+    if layout == "csv":
+        given = tmp_path / "t.csv"
+        pa.csv.write_csv(pa.table(table), given)
+    elif layout == "parquet":
+        given = tmp_path / "t.parquet"
+        pq.write_table(pa.table(table), given)
+    terms = " + (1 | user) + (1 | day) + (1 | item:kind)"
+    options: Any = {"drop_missing": drop, "group_as": {"user": "crossed"}}
+    both = streammc.from_table(given, formula="y ~ x + day + C(kind)" + terms, **options)
+    factors = streammc.from_table(given, formula="y ~ x" + terms, **options)
+    columns = streammc.from_table(given, formula="y ~ x + day + C(kind)", drop_missing=drop)
+    for factor in range(3):
+        assert np.array_equal(labels_by_id(both, factor), labels_by_id(factors, factor))
+    day, kept = labels_by_id(both, 1), ~np.isnan(table["x"])
+    assert np.array_equal(day.astype(float), table["day"][kept])
+    assert both.feature_names == columns.feature_names
+    assert np.array_equal(design_by_id(both), design_by_id(columns))
+
+
+def test_a_store_keeps_the_slopes_of_its_factors(tmp_path: Path) -> None:
+    table, *_ = crossed_table("gaussian")
+    rng = np.random.default_rng(1)
+    table |= {"z": rng.normal(3.0, 2.0, 600), "w": rng.normal(3.0, 2.0, 600)}
+    formula = "y ~ x + z + w + (1 + x + z || user) + (0 + w | item)"
+    store: Any = streammc.from_table(table, path=tmp_path / "t.zarr", formula=formula)
+    memory: Any = streammc.from_table(table, formula=formula)
+    for rows in (store, memory):
+        effects = [(each.terms, each.correlated) for each in rows.crossed]
+        assert [(("1", "x", "z"), False), (("w",), False)] == effects
+        moved = rows.attributes["standardization"]
+        assert [True, True, False] == [each != 0.0 for each in moved["mean"][1:]]
+        assert abs(moved["scale"][3] - 2.0) < 0.2  # of a slope without intercept: not centred
+    append({name: each[:100] for name, each in table.items()}, store.address, shuffle=False)
+    stated = streammc.open_store(tmp_path / "t.zarr").attributes["crossed"]
+    assert {"column": "item", "levels": 25, "terms": ["w"], "correlated": False} == stated[1]
+    like = streammc.from_table({"y": [0.0, 1.0], **{k: table[k][:2] for k in "xzw"},
+                                "user": [1, 2], "item": ["m1", "m2"]}, like=store)  # fmt: skip
+    assert [("1", "x", "z"), ("w",)] == [each.terms for each in like.crossed]
+    damaged = tmp_path / "t.zarr" / "zarr.json"
+    text = damaged.read_text()
+    damaged.write_text(text.replace('"terms": [\n', '"terms": [\n "stranger",\n', 1))
+    assert text != damaged.read_text()
+    with pytest.raises(StoreError):
+        streammc.open_store(tmp_path / "t.zarr")
