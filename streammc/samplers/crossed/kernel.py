@@ -179,6 +179,11 @@ def _check_priors(model: Any, cv: ControlVariates) -> None:
         Gaussian response, if it is not normal or flat, or that of a scale is joint.
     """
     kinds = model.prior_table(cv.labels)[:, 0]
+    if (kinds[len(kinds) - model.n_covariance :] == JOINT_NORMAL).any():
+        raise ConfigError(
+            "expected priors of the scales of effects by themselves for gibbs, found one with "
+            "other parameters: give each its own"
+        )
     if not of_sums(model):
         flat = np.flatnonzero(kinds == FLAT)
         if len(flat) and model.inner.separable:
@@ -194,10 +199,10 @@ def _check_priors(model: Any, cv: ControlVariates) -> None:
                 f"expected normal or flat priors of coefficients of a gaussian response with "
                 f"factors that cross, found another of {label}: write normal(0, s)"
             )
-    if (kinds[q:] == JOINT_NORMAL).any():
+    if kinds[q] == JOINT_NORMAL:
         raise ConfigError(
-            "expected priors of scales by themselves for gibbs, found one with coefficients: give "
-            "each its own"
+            "expected a prior of sigma by itself for gibbs, found one with coefficients: give it "
+            "its own"
         )
 
 

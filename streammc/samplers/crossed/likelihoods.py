@@ -15,11 +15,15 @@ the levels of one factor are independent. A sweep
    is, and so do ``beta_j + delta`` and slopes of ``x_j`` less delta. ``delta`` is drawn from what
    is left, the prior of the effects, and accepted by the prior of beta. Effects of an outer factor
    shift likewise against those of the factors nested in it;
-3. proposes coefficients, scalars and scales together, from the Student t of a Newton step. Effects
-   move with their scales: of ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
+3. proposes, where effects of a factor are correlated, how one of them, at random, follows from the
+   others: with ``u_c = s (b . u_others + w)``, u of the others, s and w fixed, b comes from the
+   Student t of a Newton step, and ``u_c`` of all levels moves with it;
+4. proposes coefficients, scalars and scales together, likewise. Effects move with their scales: of
+   ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
 
 Without the second coefficients and effects would pass each other in small steps, the smaller the
-more rows a level has. In the third ``a`` is 1 for a level without rows and falls to 0 for one with
+more rows a level has; without the third correlations of effects of which the rows say little would
+hardly move. In the fourth ``a`` is 1 for a level without rows and falls to 0 for one with
 very many (Papaspiliopoulos, Roberts and Skold 2007): where the rows of a level have ``c_l`` times
 the information on its effect that its distribution has, the mean square of the effect given tau
 moves with ``tau^2a``, ``a = 1 - (c_l / (1 + c_l))^2``. ``c_l`` is ``n_l`` times the information of
@@ -50,7 +54,7 @@ from streammc.numerics.jit import (
     record_type,
     vector,
 )
-from streammc.numerics.prior import log_prior, prior_curvature
+from streammc.numerics.prior import COLUMNS, SHAPE, log_prior, prior_curvature
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.crossed.sweep import (
     CROSSED_TYPE,
@@ -61,6 +65,7 @@ from streammc.samplers.crossed.sweep import (
     solve_lower,
     solve_upper,
     write_precision,
+    write_root_row,
 )
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
@@ -73,8 +78,12 @@ CLIMBS: Final = 12
 """Sweeps before the first that only go uphill, with the scales of the effects as they are."""
 CURVED_ROWS: Final = 1 << 16
 """Rows by whose curvature theta is proposed."""
+CURVED_LEVELS: Final = 1 << 12
+"""Levels of a factor by whose curvature its covariance is proposed."""
 _APART: Final = 8
 """Numbers between rows of scratch, which would share a place of the cache at powers of 2."""
+CLIMB: Final = 1
+STAY: Final = 2
 _LEARNT: Final = 0.1
 """Weight of a sweep of warm-up in the information of a row."""
 
@@ -120,6 +129,10 @@ class Walk(NamedTuple):
     """(E,) ``a``, by :func:`set_powers`."""
     before: Vector
     """Scratch (E,): effects before a step of theta."""
+    score: Vector
+    """Scratch (E,): derivatives of the log-likelihood of the rows in the effects of a factor."""
+    bend: Vector
+    """Scratch: minus the second ones (k, k), of some of its levels."""
     moving: Matrix
     """Scratch (E, 3): effects, and two derivatives of them in the logarithm of the scale."""
     known: Vector
@@ -132,8 +145,8 @@ class Walk(NamedTuple):
     """Scratch of a block (4, block): log-likelihood of rows, two derivatives of it in the
     predictor, and products."""
     trial: Matrix
-    """Scratch of the levels of a block (BLOCK_ROWS, 1 + 2 k + k^2): log density, proposed effects,
-    their centre, and the root of the precision of the proposal."""
+    """Scratch of the levels of a block (BLOCK_ROWS, 2 + 2 k + k^2): log density, proposed effects,
+    their centre, the root of the precision of the proposal, and the log-likelihood of the rows."""
     z: Matrix
     """Scratch of a tile (q + s + 2 C, TILE): derivatives of predictors in theta, columns first; of
     scales the second ones too."""
@@ -158,17 +171,26 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         information=np.zeros(1),
         power=np.ones(effects),
         before=np.zeros(effects),
+        score=np.zeros(effects),
+        bend=np.zeros(int((np.diff(table.component) ** 2 * bent_levels(table)).max())),
         moving=np.zeros((effects, 3)),
         known=np.zeros(block),
         own=np.ones((widest, block + _APART)),
         y=np.zeros(block),
         terms=np.zeros((4, block + _APART)),
-        trial=np.zeros((BLOCK_ROWS, 1 + 2 * widest + widest**2)),
+        trial=np.zeros((BLOCK_ROWS, 2 + 2 * widest + widest**2)),
         z=np.zeros((len(family.steps) + len(table.column), TILE + _APART)),
         place=np.zeros(TILE, np.int64),
         eta=np.zeros(p * TILE),
         out=np.zeros((1 + p + p * (p + 1) // 2) * TILE),
     )
+
+
+def bent_levels(table: Crossed) -> Index:
+    """Return the number of levels of each factor (F,) of which ``Walk.bend`` has some."""
+    levels = np.diff(table.first)
+    stride = np.maximum(levels // CURVED_LEVELS, 1)
+    return np.where(np.diff(table.component) > 1, -(-levels // stride), 0)
 
 
 def steps_of(table: Crossed, linear: int) -> Index:
@@ -271,11 +293,10 @@ def _add_others(table, rows_z, f, begin, count, effects, eta):  # type: ignore[n
 
 
 @inline
-def _sums(low, high, terms, own, k, precision, u, gradient, A):  # type: ignore[no-untyped-def]
-    """Return the log density of the effects ``u`` of a level, and write two derivatives.
+def _sums(low, high, terms, own, k, gradient, A):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of the rows of a level, and write two derivatives.
 
-    ``A`` (k, k) gets minus the Hessian of the rows from ``low`` to ``high``, its lower triangle,
-    without the prior of precision ``precision``; ``gradient`` (k,) all.
+    ``gradient`` (k,) and, as its lower triangle, minus the Hessian ``A`` (k, k) are in its effects.
     """
     value, gradient[0], A[0, 0] = _first_sums(low, high, terms, own)
     count = high - low
@@ -287,12 +308,6 @@ def _sums(low, high, terms, own, k, precision, u, gradient, A):  # type: ignore[
             product[i] = -bend[i] * z[i]
         for d in range(c + 1):
             A[c, d] = _sum(count, product, own[d, low:high])
-    for c in range(k):
-        total = 0.0
-        for d in range(k):
-            total += precision[c, d] * u[d]
-        gradient[c] -= total
-        value -= 0.5 * u[c] * total
     return value
 
 
@@ -310,11 +325,19 @@ def _first_sums(low, high, terms, own):  # type: ignore[no-untyped-def]
 
 @inline
 def _proposal(k, precision, unit, u, gradient, A, root, centre):  # type: ignore[no-untyped-def]
-    """Write centre and root of the precision of a Newton step of the effects of a level.
+    """Write centre and root of the precision of a Newton step of the effects ``u`` of a level.
 
-    A step of Newton may be far too long where responses are counts.
+    Return the logarithm of their prior density, but for a constant. To ``gradient`` and ``A`` of
+    the rows those of the prior are added. A step of Newton may be far too long where responses are
+    counts.
     """
+    value = 0.0
     for c in range(k):
+        total = 0.0
+        for d in range(k):
+            total += precision[c, d] * u[d]
+        gradient[c] -= total
+        value -= 0.5 * u[c] * total
         diagonal = max(A[c, c], 0.0)
         for d in range(c + 1):
             A[c, d] += precision[c, d]
@@ -335,11 +358,31 @@ def _proposal(k, precision, unit, u, gradient, A, root, centre):  # type: ignore
             length = min(length, most / abs(centre[c]))
     for c in range(k):
         centre[c] = u[c] + length * centre[c]
+    return value
 
 
-@jit(types.void(*_PROBLEM, i8, i8, GENERATOR_TYPE))
-def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept the effects of factor ``f``; with ``climb``, go uphill."""
+@inline
+def _keep(table, walk, f, l, stride, gradient, A):  # type: ignore[no-untyped-def]
+    """Write two derivatives of the rows of a level, of the second only of some levels."""
+    number, k = l - table.first[f], gradient.shape[0]
+    for c in range(k):
+        walk.score[table.effect[f] + number * k + c] = gradient[c]
+    if k > 1 and number % stride == 0:
+        at = number // stride * k * k
+        for c in range(k):
+            for d in range(c + 1):
+                walk.bend[at + c * k + d] = A[c, d]
+                walk.bend[at + d * k + c] = A[c, d]
+
+
+@jit(f8(*_PROBLEM, i8, i8, GENERATOR_TYPE))
+def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept the effects of factor ``f``, or go uphill, or, by ``mode``, stay.
+
+    Return the log-likelihood of the rows afterwards, and write ``score`` and ``bend``.
+    """
+    climb, likelihood = mode == CLIMB, 0.0
+    stride = max((table.first[f + 1] - table.first[f]) // CURVED_LEVELS, 1)
     p, first, last = 1 + family.scalars, table.first[f], table.first[f + 1]
     k = table.component[f + 1] - table.component[f]
     columns = table.column[table.component[f] : table.component[f + 1]]
@@ -351,7 +394,7 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
     scales = walk.theta[at + table.parameter[f] : at + table.parameter[f + 1]]
     write_precision(scales, k, inverse, precision)
     A, root, gradient, centre = np.empty((k, k)), np.zeros((k, k)), np.empty(k), np.empty(k)
-    u, away = np.empty(k), np.empty(k)
+    u, away, score, bend = np.empty(k), np.empty(k), np.empty(k), np.empty((k, k))
     for c in range(k):
         if columns[c] < 0:
             own[c] = 1.0
@@ -374,7 +417,7 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                 if columns[c] >= 0:
                     for i in range(count):
                         own[c, at + i] = walk.z[columns[c], i]
-        for attempt in range(2):
+        for attempt in range(1 if mode == STAY else 2):
             for l in range(low, high):
                 start, stop = table.start[l + f] - begin, table.start[l + 1 + f] - begin
                 place = table.effect[f] + (l - first) * k
@@ -400,8 +443,20 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                 place, tried = table.effect[f] + (l - first) * k, trial[l - low]
                 for c in range(k):
                     u[c] = effects[place + c] if attempt == 0 else tried[1 + c]
-                value = _sums(start, stop, terms, own, k, precision, u, gradient, A)
-                _proposal(k, precision, unit, u, gradient, A, root, centre)
+                rows_alone = _sums(start, stop, terms, own, k, gradient, A)
+                if attempt == 0:
+                    likelihood += rows_alone
+                    _keep(table, walk, f, l, stride, gradient, A)
+                    tried[1 + 2 * k + k * k] = rows_alone
+                    if mode == STAY:
+                        continue
+                else:
+                    for c in range(k):
+                        score[c] = gradient[c]
+                        for d in range(c + 1):
+                            bend[c, d] = A[c, d]
+                value = _proposal(k, precision, unit, u, gradient, A, root, centre)
+                value += rows_alone
                 if attempt == 0:
                     tried[0] = value
                     if climb:
@@ -431,9 +486,12 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                     ratio -= _log_t(root, away)
                     accepted = math.log(1.0 - rng.random()) < ratio
                 if accepted:
+                    likelihood += rows_alone - tried[1 + 2 * k + k * k]
+                    _keep(table, walk, f, l, stride, score, bend)
                     for c in range(k):
                         effects[place + c] = u[c]
         low = high
+    return likelihood
 
 
 @inline
@@ -630,27 +688,195 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
             A[a, a] = max(A[D, a] + curvature[family.steps[a]], 1.0)
         if not factorise(A, root):
             return 0
-    square = 0.0
-    for j in range(D):
-        total = gradient[j]
-        for i in range(j):
-            total -= root[j, i] * mean[i]
-        mean[j] = total / root[j, j]
-        square += mean[j] * mean[j]
-    length = min(1.0, 3.0 / math.sqrt(max(square, 1e-300)))
-    most = 1.0
-    for j in range(D - 1, -1, -1):
-        total = mean[j]
-        for i in range(j + 1, D):
-            total -= root[i, j] * mean[i]
-        mean[j] = total / root[j, j]
-        if j >= q:
-            most = max(most, abs(mean[j]))
+    length = _solve_step(root, gradient, mean)
     if climb:
+        most = 1.0
+        for j in range(q, D):
+            most = max(most, abs(mean[j]))
         length = 1.0 / most
     for j in range(D):
         mean[j] = theta[family.steps[j]] + length * mean[j]
     return 1
+
+
+@inline
+def _solve_step(root, gradient, step):  # type: ignore[no-untyped-def]
+    """Write a Newton step by the root of its precision; return which part of it is not too long.
+
+    In as many dimensions a point of the distribution is about sqrt(D) standard deviations from its
+    centre.
+    """
+    D, square = gradient.shape[0], 0.0
+    step[:] = gradient
+    solve_lower(root, step)
+    for j in range(D):
+        square += step[j] * step[j]
+    solve_upper(root, step)
+    return min(1.0, max(3.0, 2.0 * math.sqrt(D)) / math.sqrt(max(square, 1e-300)))
+
+
+@inline
+def _conditional(sigma, c, b):  # type: ignore[no-untyped-def]
+    """Write how effect ``c`` follows from the others by their covariance; return s."""
+    k = sigma.shape[0]
+    A, root = np.empty((k - 1, k - 1)), np.zeros((k - 1, k - 1))
+    for i in range(k - 1):
+        own = i if i < c else i + 1
+        b[i] = sigma[own, c]
+        for j in range(i + 1):
+            A[i, j] = sigma[own, j if j < c else j + 1]
+    factorise(A, root)
+    solve_lower(root, b)
+    left = sigma[c, c]
+    for i in range(k - 1):
+        left -= b[i] * b[i]
+    solve_upper(root, b)
+    s = math.sqrt(max(left, 1e-300))
+    for i in range(k - 1):
+        b[i] /= s
+    return s
+
+
+@inline
+def _write_conditional(sigma, c, b, s):  # type: ignore[no-untyped-def]
+    """Write the covariances of effect ``c`` by how it follows from the others."""
+    k, total = sigma.shape[0], s * s
+    for i in range(k - 1):
+        own, covariance = i if i < c else i + 1, 0.0
+        for j in range(k - 1):
+            covariance += s * sigma[own, j if j < c else j + 1] * b[j]
+        sigma[own, c] = covariance
+        sigma[c, own] = covariance
+        total += s * b[i] * covariance
+    sigma[c, c] = total
+
+
+@inline
+def _write_parameters(sigma, own):  # type: ignore[no-untyped-def]
+    """Write logarithms of the scales and artanh of the partial correlations of a covariance.
+
+    Return whether it is one.
+    """
+    k = sigma.shape[0]
+    root = np.zeros((k, k))
+    if not factorise(sigma, root):
+        return False
+    for i in range(k):
+        own[i] = 0.5 * math.log(sigma[i, i])
+        left = sigma[i, i]
+        for j in range(i):
+            p = root[i, j] / math.sqrt(left)
+            own[k + i * (i - 1) // 2 + j] = math.atanh(p)
+            left -= root[i, j] * root[i, j]
+            if not (abs(p) < 1.0 and left > 0.0):
+                return False
+    return True
+
+
+@inline
+def _conditional_prior(own, k, prior, slope):  # type: ignore[no-untyped-def]
+    """Return the log density of b by the prior of a covariance; write the slope of that.
+
+    s and the covariances of the others stay. Those of effect c have the density of ``own``,
+    logarithms of scales and artanh of partial correlations, over their Jacobian.
+    """
+    slope[:] = 0.0
+    value = log_prior(own, prior, slope)
+    for i in range(k):
+        value -= (k + 1.0) * own[i]
+        for j in range(i):
+            at = own[k + i * (i - 1) // 2 + j]
+            value += (k - j) * math.log(math.cosh(at))
+    return value
+
+
+@inline
+def _conditional_step(table, walk, f, c, b, s, sigma, eta, slope, root, mean):  # type: ignore[no-untyped-def]
+    """Write centre and root of the precision of a Newton step of b; return if it has one.
+
+    Derivatives of the rows are by ``Walk.score`` and ``bend``: effect c of a level changes with b
+    by the other effects times s. The prior is that of tau_c, of slope ``slope`` in its logarithm,
+    times that of b by an LKJ prior of shape eta, ``tau_c^-(k + 2 eta - 1)``.
+    """
+    k = sigma.shape[0]
+    stride = max((table.first[f + 1] - table.first[f]) // CURVED_LEVELS, 1)
+    gradient, A, moved = np.zeros(k - 1), np.zeros((k - 1, k - 1)), np.empty(k - 1)
+    for number in range(table.first[f + 1] - table.first[f]):
+        at = table.effect[f] + number * k
+        for i in range(k - 1):
+            moved[i] = s * walk.effects[at + (i if i < c else i + 1)]
+            gradient[i] += walk.score[at + c] * moved[i]
+        if number % stride == 0:
+            weight = stride * max(walk.bend[number // stride * k * k + c * k + c], 0.0)
+            for i in range(k - 1):
+                for j in range(i + 1):
+                    A[i, j] += weight * moved[i] * moved[j]
+    pull = (k + 2.0 * eta - 1.0 - slope) * s * s / sigma[c, c]
+    for i in range(k - 1):
+        own = i if i < c else i + 1
+        gradient[i] -= pull * sigma[own, c] / s
+        for j in range(i + 1):
+            A[i, j] += max(pull, 1.0) * sigma[own, j if j < c else j + 1]
+    if not factorise(A, root):
+        return False
+    length = _solve_step(root, gradient, mean)
+    for i in range(k - 1):
+        mean[i] = b[i] + length * mean[i]
+    return True
+
+
+@jit(f8(*_PROBLEM, i8, f8, GENERATOR_TYPE))
+def draw_conditional(link, family, table, rows, walk, f, likelihood, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept how one effect of factor ``f`` follows from the others of its level.
+
+    ``likelihood``, ``Walk.score`` and ``bend`` are those of :func:`draw_effects`; return that of
+    the rows afterwards.
+    """
+    k, linear = table.component[f + 1] - table.component[f], family.q + family.scalars
+    at = linear + table.parameter[f]
+    own = walk.theta[at : linear + table.parameter[f + 1]]
+    prior = np.ascontiguousarray(family.prior[at : at + own.shape[0], :COLUMNS])
+    c = int(rng.random() * k)
+    sigma, factor = np.zeros((k, k)), np.zeros((k, k))
+    for i in range(k):
+        write_root_row(own, k, i, factor)
+        for j in range(i + 1):
+            for m in range(j + 1):
+                sigma[i, j] += factor[i, m] * factor[j, m] * math.exp(own[i] + own[j])
+            sigma[j, i] = sigma[i, j]
+    new, b, slope = np.empty_like(own), np.empty(k - 1), np.empty_like(own)
+    root, back_root = np.zeros((k - 1, k - 1)), np.zeros((k - 1, k - 1))
+    mean, back, away = np.empty(k - 1), np.empty(k - 1), np.empty(k - 1)
+    s, eta = _conditional(sigma, c, b), prior[k, SHAPE] - 0.5 * (k - 2.0)
+    density = likelihood + _conditional_prior(own, k, prior, slope)
+    if not _conditional_step(table, walk, f, c, b, s, sigma, eta, slope[c], root, mean):
+        return likelihood
+    wide = _spread(k - 1, rng)
+    for i in range(k - 1):
+        away[i] = rng.standard_normal() * wide
+    solve_upper(root, away)
+    there = mean + away
+    _write_conditional(sigma, c, there, s)
+    if not _write_parameters(sigma, new):
+        return likelihood
+    effects = walk.effects[table.effect[f] : table.effect[f + 1]]
+    before = effects[c::k].copy()
+    for left in range(0, effects.shape[0], k):
+        for i in range(k - 1):
+            other = effects[left + (i if i < c else i + 1)]
+            effects[left + c] += s * (there[i] - b[i]) * other
+    proposed = draw_effects(link, family, table, rows, walk, f, STAY, rng)
+    value = proposed + _conditional_prior(new, k, prior, slope)
+    if math.isfinite(value) and _conditional_step(
+        table, walk, f, c, there, s, sigma, eta, slope[c], back_root, back
+    ):
+        gain = value - density + _log_t(back_root, b - back) - _log_t(root, there - mean)
+        if math.log(1.0 - rng.random()) < gain:
+            own[:] = new
+            return proposed
+    for number in range(before.shape[0]):
+        effects[number * k + c] = before[number]
+    return likelihood
 
 
 @jit(f8(*_PROBLEM, i8, GENERATOR_TYPE))
@@ -766,7 +992,8 @@ def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyp
     if not climb:
         shift_nested(table, family.prior, linear, walk.theta[linear:], walk.effects, rng)
     for f in range(F):
-        draw_effects(link, family, table, rows, walk, f, climb, rng)
+        mode = CLIMB if climb else 0
+        likelihood = draw_effects(link, family, table, rows, walk, f, mode, rng)
         if climb:
             continue
         shift(family, table, f, walk, rng)
@@ -778,6 +1005,8 @@ def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyp
                     scatter[c, d] += walk.effects[place + c] * walk.effects[place + d]
         own, levels = walk.theta[at : linear + table.parameter[f + 1]], table.first[f + 1]
         draw_scales(own, k, float(levels - table.first[f]), scatter, family.prior, at, rng)
+        if own.shape[0] > k:
+            draw_conditional(link, family, table, rows, walk, f, likelihood, rng)
     value = draw_theta(link, family, table, rows, walk, climb, rng)
     for f in range(F):  # the density of v becomes that of the effects
         k = table.component[f + 1] - table.component[f]
