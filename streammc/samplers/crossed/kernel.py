@@ -45,9 +45,9 @@ from streammc.samplers.crossed.table import (
     Piece,
     Structure,
     Term,
+    halved,
     ordered,
     pieces_of,
-    regressed,
     require_distinct,
     structure_of,
     summed,
@@ -148,9 +148,9 @@ def _require_noise(table: Crossed, model: Any, centre: Vector) -> None:
     left = {"its columns": (table.square, table.gram, table.cross)}
     for f, name in enumerate(model.crossed):
         own = slice(table.effect[f], table.effect[f + 1])
-        means = regressed(table, f, table.response[own, None])[:, 0]
-        square = table.square - float(table.response[own] @ means)
-        cross = table.cross - table.design[own].T @ means
+        half = halved(table, f, np.column_stack([table.response[own], table.design[own]]))
+        square = table.square - float(half[:, 0] @ half[:, 0])
+        cross = table.cross - half[:, 1:].T @ half[:, 0]
         left[f"the levels of {name!r}"] = square, table.within[f * q : (f + 1) * q], cross
     for name, (square, gram, cross) in left.items():
         rest = square - float(cross @ np.linalg.lstsq(gram, cross, rcond=1e-10)[0])

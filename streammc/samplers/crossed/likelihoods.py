@@ -59,27 +59,34 @@ from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.crossed.sweep import (
     CROSSED_TYPE,
     Crossed,
+    conditional,
+    conditional_prior,
+    conditional_step,
+    covariance_of,
     draw_scales,
     factorise,
+    log_t,
     shift_nested,
     solve_lower,
+    solve_step,
     solve_upper,
+    spread,
+    write_conditional,
+    write_parameters,
     write_precision,
-    write_root_row,
 )
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
 BLOCK_ROWS: Final = 1 << 13
 """Rows of the levels that are drawn together, unless one has more."""
-DF: Final = 10.0
-"""Degrees of freedom of a proposal, of each of its dimensions: with as few of many, too few would
-be as far from the centre as most of a normal distribution are."""
 CLIMBS: Final = 12
 """Sweeps before the first that only go uphill, with the scales of the effects as they are."""
 CURVED_ROWS: Final = 1 << 16
 """Rows by whose curvature theta is proposed."""
 CURVED_LEVELS: Final = 1 << 12
 """Levels of a factor by whose curvature its covariance is proposed."""
+CONDITIONALS: Final = 2
+"""Proposals of how an effect follows from the others, in a sweep."""
 _APART: Final = 8
 """Numbers between rows of scratch, which would share a place of the cache at powers of 2."""
 CLIMB: Final = 1
@@ -347,7 +354,8 @@ def _proposal(k, precision, unit, u, gradient, A, root, centre):  # type: ignore
         for c in range(k):
             for d in range(c + 1):
                 A[c, d] = precision[c, d]
-        factorise(A, root)
+        if not factorise(A, root):
+            return -math.inf
     centre[:] = gradient
     solve_lower(root, centre)
     solve_upper(root, centre)
@@ -458,7 +466,7 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                 value = _proposal(k, precision, unit, u, gradient, A, root, centre)
                 value += rows_alone
                 if attempt == 0:
-                    tried[0] = value
+                    tried[0] = value if value > -math.inf else math.inf  # no step: it stays
                     if climb:
                         length = _length(rng)
                         for c in range(k):
@@ -467,7 +475,7 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                     for c in range(k):
                         away[c] = rng.standard_normal()
                     solve_upper(root, away)
-                    wide = _spread(k, rng)
+                    wide = spread(k, rng)
                     for c in range(k):
                         tried[1 + c] = centre[c] + away[c] * wide
                         tried[1 + k + c] = centre[c]
@@ -478,12 +486,12 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                 if not climb:
                     for c in range(k):
                         away[c] = effects[place + c] - centre[c]
-                    ratio = value - tried[0] + _log_t(root, away)
+                    ratio = value - tried[0] + log_t(root, away)
                     for c in range(k):
                         away[c] = u[c] - tried[1 + k + c]
                         for d in range(c + 1):
                             root[c, d] = tried[1 + 2 * k + c * k + d]
-                    ratio -= _log_t(root, away)
+                    ratio -= log_t(root, away)
                     accepted = math.log(1.0 - rng.random()) < ratio
                 if accepted:
                     likelihood += rows_alone - tried[1 + 2 * k + k * k]
@@ -498,26 +506,6 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
 def _length(rng):  # type: ignore[no-untyped-def]
     """Return the part of a step uphill: all of it, or, as that may be too long, less."""
     return 1.0 if rng.random() < 0.5 else rng.random()
-
-
-@inline
-def _spread(k, rng):  # type: ignore[no-untyped-def]
-    """Return what makes k normal numbers ones of Student's t with ``k DF`` degrees of freedom."""
-    return math.sqrt(0.5 * k * DF / rng.standard_gamma(0.5 * k * DF))
-
-
-@inline
-def _log_t(root, away):  # type: ignore[no-untyped-def]
-    """Return the log density of Student's t of precision ``root root'``, but for a constant."""
-    value = square = 0.0
-    k = away.shape[0]
-    for j in range(k):
-        total = 0.0
-        for i in range(j, k):
-            total += root[i, j] * away[i]
-        value += math.log(root[j, j])
-        square += total * total
-    return value - 0.5 * (k * DF + k) * math.log1p(square / (k * DF))
 
 
 @inline(reassociate=True)
@@ -688,7 +676,7 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
             A[a, a] = max(A[D, a] + curvature[family.steps[a]], 1.0)
         if not factorise(A, root):
             return 0
-    length = _solve_step(root, gradient, mean)
+    length = solve_step(root, gradient, mean)
     if climb:
         most = 1.0
         for j in range(q, D):
@@ -700,103 +688,11 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
 
 
 @inline
-def _solve_step(root, gradient, step):  # type: ignore[no-untyped-def]
-    """Write a Newton step by the root of its precision; return which part of it is not too long.
-
-    In as many dimensions a point of the distribution is about sqrt(D) standard deviations from its
-    centre.
-    """
-    D, square = gradient.shape[0], 0.0
-    step[:] = gradient
-    solve_lower(root, step)
-    for j in range(D):
-        square += step[j] * step[j]
-    solve_upper(root, step)
-    return min(1.0, max(3.0, 2.0 * math.sqrt(D)) / math.sqrt(max(square, 1e-300)))
-
-
-@inline
-def _conditional(sigma, c, b):  # type: ignore[no-untyped-def]
-    """Write how effect ``c`` follows from the others by their covariance; return s."""
-    k = sigma.shape[0]
-    A, root = np.empty((k - 1, k - 1)), np.zeros((k - 1, k - 1))
-    for i in range(k - 1):
-        own = i if i < c else i + 1
-        b[i] = sigma[own, c]
-        for j in range(i + 1):
-            A[i, j] = sigma[own, j if j < c else j + 1]
-    factorise(A, root)
-    solve_lower(root, b)
-    left = sigma[c, c]
-    for i in range(k - 1):
-        left -= b[i] * b[i]
-    solve_upper(root, b)
-    s = math.sqrt(max(left, 1e-300))
-    for i in range(k - 1):
-        b[i] /= s
-    return s
-
-
-@inline
-def _write_conditional(sigma, c, b, s):  # type: ignore[no-untyped-def]
-    """Write the covariances of effect ``c`` by how it follows from the others."""
-    k, total = sigma.shape[0], s * s
-    for i in range(k - 1):
-        own, covariance = i if i < c else i + 1, 0.0
-        for j in range(k - 1):
-            covariance += s * sigma[own, j if j < c else j + 1] * b[j]
-        sigma[own, c] = covariance
-        sigma[c, own] = covariance
-        total += s * b[i] * covariance
-    sigma[c, c] = total
-
-
-@inline
-def _write_parameters(sigma, own):  # type: ignore[no-untyped-def]
-    """Write logarithms of the scales and artanh of the partial correlations of a covariance.
-
-    Return whether it is one.
-    """
-    k = sigma.shape[0]
-    root = np.zeros((k, k))
-    if not factorise(sigma, root):
-        return False
-    for i in range(k):
-        own[i] = 0.5 * math.log(sigma[i, i])
-        left = sigma[i, i]
-        for j in range(i):
-            p = root[i, j] / math.sqrt(left)
-            own[k + i * (i - 1) // 2 + j] = math.atanh(p)
-            left -= root[i, j] * root[i, j]
-            if not (abs(p) < 1.0 and left > 0.0):
-                return False
-    return True
-
-
-@inline
-def _conditional_prior(own, k, prior, slope):  # type: ignore[no-untyped-def]
-    """Return the log density of b by the prior of a covariance; write the slope of that.
-
-    s and the covariances of the others stay. Those of effect c have the density of ``own``,
-    logarithms of scales and artanh of partial correlations, over their Jacobian.
-    """
-    slope[:] = 0.0
-    value = log_prior(own, prior, slope)
-    for i in range(k):
-        value -= (k + 1.0) * own[i]
-        for j in range(i):
-            at = own[k + i * (i - 1) // 2 + j]
-            value += (k - j) * math.log(math.cosh(at))
-    return value
-
-
-@inline
-def _conditional_step(table, walk, f, c, b, s, sigma, eta, slope, root, mean):  # type: ignore[no-untyped-def]
+def _step_of_rows(table, walk, f, c, b, s, sigma, eta, slope, root, mean):  # type: ignore[no-untyped-def]
     """Write centre and root of the precision of a Newton step of b; return if it has one.
 
     Derivatives of the rows are by ``Walk.score`` and ``bend``: effect c of a level changes with b
-    by the other effects times s. The prior is that of tau_c, of slope ``slope`` in its logarithm,
-    times that of b by an LKJ prior of shape eta, ``tau_c^-(k + 2 eta - 1)``.
+    by the other effects times s.
     """
     k = sigma.shape[0]
     stride = max((table.first[f + 1] - table.first[f]) // CURVED_LEVELS, 1)
@@ -811,18 +707,23 @@ def _conditional_step(table, walk, f, c, b, s, sigma, eta, slope, root, mean):  
             for i in range(k - 1):
                 for j in range(i + 1):
                     A[i, j] += weight * moved[i] * moved[j]
-    pull = (k + 2.0 * eta - 1.0 - slope) * s * s / sigma[c, c]
-    for i in range(k - 1):
-        own = i if i < c else i + 1
-        gradient[i] -= pull * sigma[own, c] / s
-        for j in range(i + 1):
-            A[i, j] += max(pull, 1.0) * sigma[own, j if j < c else j + 1]
-    if not factorise(A, root):
-        return False
-    length = _solve_step(root, gradient, mean)
-    for i in range(k - 1):
-        mean[i] = b[i] + length * mean[i]
-    return True
+    return conditional_step(c, b, s, sigma, eta, slope, gradient, A, root, mean)
+
+
+@inline
+def _weak_effect(table, walk, f, rng):  # type: ignore[no-untyped-def]
+    """Return an effect of factor ``f``, the oftener the less its rows say about it."""
+    k, levels = table.component[f + 1] - table.component[f], table.first[f + 1] - table.first[f]
+    weight = np.full(k, 0.1 * levels)
+    for at in range(table.effect[f], table.effect[f + 1], k):
+        for c in range(k):
+            weight[c] += walk.power[at + c]
+    left = rng.random() * weight.sum()
+    for c in range(k - 1):
+        left -= weight[c]
+        if left < 0.0:
+            return c
+    return k - 1
 
 
 @jit(f8(*_PROBLEM, i8, f8, GENERATOR_TYPE))
@@ -836,46 +737,44 @@ def draw_conditional(link, family, table, rows, walk, f, likelihood, rng):  # ty
     at = linear + table.parameter[f]
     own = walk.theta[at : linear + table.parameter[f + 1]]
     prior = np.ascontiguousarray(family.prior[at : at + own.shape[0], :COLUMNS])
-    c = int(rng.random() * k)
-    sigma, factor = np.zeros((k, k)), np.zeros((k, k))
-    for i in range(k):
-        write_root_row(own, k, i, factor)
-        for j in range(i + 1):
-            for m in range(j + 1):
-                sigma[i, j] += factor[i, m] * factor[j, m] * math.exp(own[i] + own[j])
-            sigma[j, i] = sigma[i, j]
+    c = _weak_effect(table, walk, f, rng)
+    sigma = np.zeros((k, k))
+    covariance_of(own, sigma)
     new, b, slope = np.empty_like(own), np.empty(k - 1), np.empty_like(own)
     root, back_root = np.zeros((k - 1, k - 1)), np.zeros((k - 1, k - 1))
     mean, back, away = np.empty(k - 1), np.empty(k - 1), np.empty(k - 1)
-    s, eta = _conditional(sigma, c, b), prior[k, SHAPE] - 0.5 * (k - 2.0)
-    density = likelihood + _conditional_prior(own, k, prior, slope)
-    if not _conditional_step(table, walk, f, c, b, s, sigma, eta, slope[c], root, mean):
+    s, eta = conditional(sigma, c, b), prior[k, SHAPE] - 0.5 * (k - 2.0)
+    density = likelihood + conditional_prior(own, k, prior, slope)
+    if not _step_of_rows(table, walk, f, c, b, s, sigma, eta, slope[c], root, mean):
         return likelihood
-    wide = _spread(k - 1, rng)
+    wide = spread(k - 1, rng)
     for i in range(k - 1):
         away[i] = rng.standard_normal() * wide
     solve_upper(root, away)
     there = mean + away
-    _write_conditional(sigma, c, there, s)
-    if not _write_parameters(sigma, new):
+    write_conditional(sigma, c, there, s)
+    if not write_parameters(sigma, new):
         return likelihood
     effects = walk.effects[table.effect[f] : table.effect[f + 1]]
-    before = effects[c::k].copy()
+    before, bend = effects[c::k].copy(), walk.bend.copy()
+    score = walk.score[table.effect[f] : table.effect[f + 1]].copy()
     for left in range(0, effects.shape[0], k):
         for i in range(k - 1):
             other = effects[left + (i if i < c else i + 1)]
             effects[left + c] += s * (there[i] - b[i]) * other
     proposed = draw_effects(link, family, table, rows, walk, f, STAY, rng)
-    value = proposed + _conditional_prior(new, k, prior, slope)
-    if math.isfinite(value) and _conditional_step(
+    value = proposed + conditional_prior(new, k, prior, slope)
+    if math.isfinite(value) and _step_of_rows(
         table, walk, f, c, there, s, sigma, eta, slope[c], back_root, back
     ):
-        gain = value - density + _log_t(back_root, b - back) - _log_t(root, there - mean)
+        gain = value - density + log_t(back_root, b - back) - log_t(root, there - mean)
         if math.log(1.0 - rng.random()) < gain:
             own[:] = new
             return proposed
     for number in range(before.shape[0]):
         effects[number * k + c] = before[number]
+    walk.score[table.effect[f] : table.effect[f + 1]] = score
+    walk.bend[:] = bend
     return likelihood
 
 
@@ -902,7 +801,7 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
         for j in range(D):
             theta[steps[j]] += length * (mean[j] - old[steps[j]])
     else:
-        wide = _spread(D, rng)
+        wide = spread(D, rng)
         for j in range(D):
             away[j] = rng.standard_normal() * wide
         solve_upper(root, away)
@@ -930,10 +829,10 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
     ):
         for j in range(D):
             away[j] = old[steps[j]] - back[j]
-        ratio = proposed - density + _log_t(back_root, away)
+        ratio = proposed - density + log_t(back_root, away)
         for j in range(D):
             away[j] = theta[steps[j]] - mean[j]
-        ratio -= _log_t(root, away)
+        ratio -= log_t(root, away)
         accepted = math.log(1.0 - rng.random()) < ratio
     if accepted:
         value = new
@@ -1006,7 +905,8 @@ def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyp
         own, levels = walk.theta[at : linear + table.parameter[f + 1]], table.first[f + 1]
         draw_scales(own, k, float(levels - table.first[f]), scatter, family.prior, at, rng)
         if own.shape[0] > k:
-            draw_conditional(link, family, table, rows, walk, f, likelihood, rng)
+            for _ in range(CONDITIONALS):
+                likelihood = draw_conditional(link, family, table, rows, walk, f, likelihood, rng)
     value = draw_theta(link, family, table, rows, walk, climb, rng)
     for f in range(F):  # the density of v becomes that of the effects
         k = table.component[f + 1] - table.component[f]

@@ -18,10 +18,11 @@ the other factors)``, ``Q = Sigma_f^-1`` and ``K_l = (G_l / sigma^2 + Q)^-1``,
     b = X'W(y - sum_(g != f) z_g . u_g) / sigma^2 + P m - sum_l S_l' K_l r_l / sigma^4,
     beta ~ Normal(A^-1 b, A^-1),    u_f[l] ~ Normal(K_l (r_l - S_l beta) / sigma^2, K_l).
 
-Where sigma is far below the scales of the effects these differences lose digits. With ``G_l
-B_l = S_l`` (of an intercept ``B_l = S_l / n_l``) and ``B_l' S_l = S_l' K_l S_l / sigma^2 + B_l' Q
-K_l S_l`` both are computed as the part within levels, ``C_f = X'WX - sum_l B_l' S_l`` once for all
-sweeps, over sigma^2, plus the part between them, ``sum_l B_l' Q K_l S_l / sigma^2``.
+Where sigma is far below the scales of the effects these differences lose digits. With ``G_l = F_l
+F_l'`` and ``Y_l = F_l^-1 S_l`` (of an intercept ``S_l / sqrt(n_l)``) both are computed as the part
+within levels, ``C_f = X'WX - sum_l Y_l' Y_l`` once for all sweeps, over sigma^2, plus the part
+between them, ``sum_l Y_l' (sigma^2 I + F_l' Sigma_f F_l)^-1 Y_l``. Effects are drawn as ``u = T v``
+with ``Sigma_f = T T'``, so that a scale may be 0.
 
 Before it the effects of an outer factor move against those of the factors nested in it, which no
 predictor sees. All sums but ``r_l`` are over levels. ``r_l`` needs, of every row, the effects of
@@ -59,15 +60,22 @@ from streammc.numerics.jit import (
     record_type,
     vector,
 )
-from streammc.numerics.prior import log_prior
+from streammc.numerics.prior import SHAPE, log_prior
 from streammc.protocols import Index, Matrix, Vector
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
+_SINGULAR: Final = 1e-10
+"""What is left of a column of ``G_l`` by those before it that counts as nothing."""
 Codes = Annotated[NDArray[np.int32], 2]
 CENTRED: Final = 0
 """Density of a scale or partial correlation given effects."""
 MOVING: Final = 1
-"""The same given standardised effects, and the responses."""
+"""Density of a scale given effects in its units, and the responses."""
+TRIES: Final = 3
+"""Proposals of how an effect follows from the others, in a sweep."""
+DF: Final = 10.0
+"""Degrees of freedom of a proposal, of each of its dimensions: with as few of many, too few would
+be as far from the centre as most of a normal distribution are."""
 
 
 class Crossed(NamedTuple):
@@ -114,10 +122,6 @@ class Crossed(NamedTuple):
     """(E,) ``Z_l'Wy``."""
     design: Matrix
     """(E, q) ``S_l``."""
-    solved: Matrix
-    """(E', q) ``B_l`` of the factors of several effects, one after the other."""
-    solved_at: Index
-    """(F,) row of ``solved`` that is the first of a factor; -1 of a factor of one effect."""
     start: Index
     """(L + F,) row of a factor's order with which each of its levels begins, and the end."""
     codes: Codes
@@ -206,12 +210,12 @@ def write_precision(own, k, inverse, precision):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _density(kind, t, own, at, k, i, linear, square, row, theta, slope, root, x):  # type: ignore[no-untyped-def]
+def _density(kind, t, own, at, k, linear, square, row, theta, slope, root, x):  # type: ignore[no-untyped-def]
     """Return the log density of parameter ``at`` of a covariance at ``t``, and write it there.
 
     ``CENTRED``: ``linear`` (1,) is a number m of effects of which ``square`` (k, k) is the Cholesky
-    factor of the sum of squares. ``MOVING``: exp(linear . T - T' square T / 2) of row i of ``T = D
-    L``, by which standardised effects are multiplied. Times the prior, a row of its table.
+    factor of the sum of squares. ``MOVING``: exp(linear tau - square tau^2 / 2) of a scale tau, by
+    which something is multiplied. Times the prior, a row of its table.
     """
     own[at] = t
     theta[0] = t
@@ -228,17 +232,12 @@ def _density(kind, t, own, at, k, i, linear, square, row, theta, slope, root, x)
                 x[r] = total / root[r, r]
                 value -= 0.5 * x[r] * x[r]
         return value
-    write_root_row(own, k, i, root)
-    scale = math.exp(own[i])
-    for j in range(i + 1):
-        value += linear[j] * scale * root[i, j]
-        for m in range(i + 1):
-            value -= 0.5 * square[j, m] * scale * root[i, j] * scale * root[i, m]
-    return value
+    scale = math.exp(t)
+    return value + linear[0] * scale - 0.5 * square[0, 0] * scale * scale
 
 
-@jit(types.void(i8, vector, i8, i8, i8, vector, matrix, matrix, i8, GENERATOR_TYPE))
-def slice_scale(kind, own, at, k, i, linear, square, table, prior, rng):  # type: ignore[no-untyped-def]
+@jit(types.void(i8, vector, i8, i8, vector, matrix, matrix, i8, GENERATOR_TYPE))
+def slice_scale(kind, own, at, k, linear, square, table, prior, rng):  # type: ignore[no-untyped-def]
     """Draw parameter ``at`` of a covariance by a slice of its density (Neal 2003), in place.
 
     The slice is stepped out from intervals of length 1, and shrunk. See :func:`_density`; the
@@ -246,23 +245,23 @@ def slice_scale(kind, own, at, k, i, linear, square, table, prior, rng):  # type
     """
     row, theta, slope = table[prior : prior + 1, :5].copy(), np.empty(1), np.zeros(1)
     root, x, t = np.zeros((k, k)), np.empty(k), own[at]
-    level = _density(kind, t, own, at, k, i, linear, square, row, theta, slope, root, x)
+    level = _density(kind, t, own, at, k, linear, square, row, theta, slope, root, x)
     level -= rng.standard_exponential()
     low = t - rng.random()
     high = low + 1.0
     for _ in range(100):
-        value = _density(kind, low, own, at, k, i, linear, square, row, theta, slope, root, x)
+        value = _density(kind, low, own, at, k, linear, square, row, theta, slope, root, x)
         if value <= level:
             break
         low -= 1.0
     for _ in range(100):
-        value = _density(kind, high, own, at, k, i, linear, square, row, theta, slope, root, x)
+        value = _density(kind, high, own, at, k, linear, square, row, theta, slope, root, x)
         if value <= level:
             break
         high += 1.0
     while True:
         proposed = low + (high - low) * rng.random()
-        value = _density(kind, proposed, own, at, k, i, linear, square, row, theta, slope, root, x)
+        value = _density(kind, proposed, own, at, k, linear, square, row, theta, slope, root, x)
         if value >= level:
             return
         if proposed < t:
@@ -293,7 +292,7 @@ def draw_scales(own, k, levels, scatter, table, prior, rng):  # type: ignore[no-
                 root[i, j] = total / root[j, j] if root[j, j] > 0.0 else 0.0
     count = np.array([levels])
     for at in range(own.shape[0]):
-        slice_scale(CENTRED, own, at, k, 0, count, root, table, prior + at, rng)
+        slice_scale(CENTRED, own, at, k, count, root, table, prior + at, rng)
 
 
 @jit(f8(vector, i8, f8, matrix))
@@ -304,8 +303,9 @@ def log_density_of_effects(own, k, levels, scatter):  # type: ignore[no-untyped-
     value = -levels * k * _HALF_LOG_2PI
     for i in range(k):
         value += levels * math.log(inverse[i, i])
-        for j in range(k):
-            value -= 0.5 * precision[i, j] * scatter[i, j]
+        for j in range(i + 1):
+            for m in range(i + 1):
+                value -= 0.5 * inverse[i, j] * inverse[i, m] * scatter[j, m]
     return value
 
 
@@ -394,6 +394,235 @@ def solve_upper(root, x):  # type: ignore[no-untyped-def]
 
 
 @inline
+def spread(k, rng):  # type: ignore[no-untyped-def]
+    """Return what makes k normal numbers ones of Student's t with ``k DF`` degrees of freedom."""
+    return math.sqrt(0.5 * k * DF / rng.standard_gamma(0.5 * k * DF))
+
+
+@inline
+def log_t(root, away):  # type: ignore[no-untyped-def]
+    """Return the log density of Student's t of precision ``root root'``, but for a constant."""
+    value = square = 0.0
+    k = away.shape[0]
+    for j in range(k):
+        total = 0.0
+        for i in range(j, k):
+            total += root[i, j] * away[i]
+        value += math.log(root[j, j])
+        square += total * total
+    return value - 0.5 * (k * DF + k) * math.log1p(square / (k * DF))
+
+
+@inline
+def solve_step(root, gradient, step):  # type: ignore[no-untyped-def]
+    """Write a Newton step by the root of its precision; return which part of it is not too long.
+
+    In as many dimensions a point of the distribution is about sqrt(D) standard deviations from its
+    centre.
+    """
+    D, square = gradient.shape[0], 0.0
+    step[:] = gradient
+    solve_lower(root, step)
+    for j in range(D):
+        square += step[j] * step[j]
+    solve_upper(root, step)
+    return min(1.0, max(3.0, 2.0 * math.sqrt(D)) / math.sqrt(max(square, 1e-300)))
+
+
+@inline
+def conditional(sigma, c, b):  # type: ignore[no-untyped-def]
+    """Write how effect ``c`` follows from the others by their covariance; return s."""
+    k = sigma.shape[0]
+    A, root = np.empty((k - 1, k - 1)), np.zeros((k - 1, k - 1))
+    for i in range(k - 1):
+        own = i if i < c else i + 1
+        b[i] = sigma[own, c]
+        for j in range(i + 1):
+            A[i, j] = sigma[own, j if j < c else j + 1]
+    factorise(A, root)
+    solve_lower(root, b)
+    left = sigma[c, c]
+    for i in range(k - 1):
+        left -= b[i] * b[i]
+    solve_upper(root, b)
+    s = math.sqrt(max(left, 1e-300))
+    for i in range(k - 1):
+        b[i] /= s
+    return s
+
+
+@inline
+def write_conditional(sigma, c, b, s):  # type: ignore[no-untyped-def]
+    """Write the covariances of effect ``c`` by how it follows from the others."""
+    k, total = sigma.shape[0], s * s
+    for i in range(k - 1):
+        own, covariance = i if i < c else i + 1, 0.0
+        for j in range(k - 1):
+            covariance += s * sigma[own, j if j < c else j + 1] * b[j]
+        sigma[own, c] = covariance
+        sigma[c, own] = covariance
+        total += s * b[i] * covariance
+    sigma[c, c] = total
+
+
+@inline
+def write_parameters(sigma, own):  # type: ignore[no-untyped-def]
+    """Write logarithms of the scales and artanh of the partial correlations of a covariance.
+
+    Return whether it is one.
+    """
+    k = sigma.shape[0]
+    root = np.zeros((k, k))
+    if not factorise(sigma, root):
+        return False
+    for i in range(k):
+        own[i] = 0.5 * math.log(sigma[i, i])
+        left = sigma[i, i]
+        for j in range(i):
+            p = root[i, j] / math.sqrt(left)
+            own[k + i * (i - 1) // 2 + j] = math.atanh(p)
+            left -= root[i, j] * root[i, j]
+            if not (abs(p) < 1.0 and left > 0.0):
+                return False
+    return True
+
+
+@inline
+def conditional_prior(own, k, prior, slope):  # type: ignore[no-untyped-def]
+    """Return the log density of b by the prior of a covariance; write the slope of that.
+
+    s and the covariances of the others stay. Those of effect c have the density of ``own``,
+    logarithms of scales and artanh of partial correlations, over their Jacobian.
+    """
+    slope[:] = 0.0
+    value = log_prior(own, prior, slope)
+    for i in range(k):
+        value -= (k + 1.0) * own[i]
+        for j in range(i):
+            at = own[k + i * (i - 1) // 2 + j]
+            value += (k - j) * math.log(math.cosh(at))
+    return value
+
+
+@inline
+def covariance_of(own, sigma):  # type: ignore[no-untyped-def]
+    """Write the covariance (k, k) that has these parameters."""
+    k = sigma.shape[0]
+    root = np.zeros((k, k))
+    for i in range(k):
+        write_root_row(own, k, i, root)
+        for j in range(i + 1):
+            sigma[i, j] = 0.0
+            for m in range(j + 1):
+                sigma[i, j] += root[i, m] * root[j, m] * math.exp(own[i] + own[j])
+            sigma[j, i] = sigma[i, j]
+
+
+@inline
+def conditional_step(c, b, s, sigma, eta, slope, gradient, A, root, mean):  # type: ignore[no-untyped-def]
+    """Write centre and root of the precision of a Newton step of b; return if it has one.
+
+    To ``gradient`` and ``A`` of the likelihood those of the prior are added: of tau_c, of slope
+    ``slope`` in its logarithm, times that of b by an LKJ prior of shape eta, ``tau_c^-(k + 2 eta -
+    1)``.
+    """
+    k = sigma.shape[0]
+    pull = (k + 2.0 * eta - 1.0 - slope) * s * s / sigma[c, c]
+    for i in range(k - 1):
+        own = i if i < c else i + 1
+        gradient[i] -= pull * sigma[own, c] / s
+        for j in range(i + 1):
+            A[i, j] += max(pull, 1.0) * sigma[own, j if j < c else j + 1]
+    if not factorise(A, root):
+        return False
+    length = solve_step(root, gradient, mean)
+    for i in range(k - 1):
+        mean[i] = b[i] + length * mean[i]
+    return True
+
+
+@jit(types.void(vector, i8, i8, vector, matrix, matrix, GENERATOR_TYPE))
+def draw_conditional(own, k, c, gradient, A, prior, rng):  # type: ignore[no-untyped-def]
+    """Draw how effect ``c`` follows from the others, ``u_c = s (b . u_others + w)``; in place.
+
+    u of the others, s and w stay. ``gradient`` (k - 1,) and minus the Hessian ``A`` (k - 1, k - 1)
+    are those of the log-likelihood in b, which is Gaussian; ``gradient`` becomes the change of b.
+    """
+    sigma, new, slope = np.zeros((k, k)), np.empty_like(own), np.empty_like(own)
+    b, start, there = np.empty(k - 1), np.empty(k - 1), np.empty(k - 1)
+    left, curved = np.empty(k - 1), np.empty((k - 1, k - 1))
+    root, back_root = np.zeros((k - 1, k - 1)), np.zeros((k - 1, k - 1))
+    mean, back, away = np.empty(k - 1), np.empty(k - 1), np.empty(k - 1)
+    covariance_of(own, sigma)
+    s, eta = conditional(sigma, c, start), prior[k, SHAPE] - 0.5 * (k - 2.0)
+    b[:] = start
+    for _ in range(TRIES):
+        covariance_of(own, sigma)
+        density = conditional_prior(own, k, prior, slope)
+        density += _log_quadratic(gradient, A, start, b, left)
+        curved[:] = A
+        if not conditional_step(c, b, s, sigma, eta, slope[c], left, curved, root, mean):
+            break
+        wide = spread(k - 1, rng)
+        for i in range(k - 1):
+            away[i] = rng.standard_normal() * wide
+        solve_upper(root, away)
+        there[:] = mean + away
+        write_conditional(sigma, c, there, s)
+        if not write_parameters(sigma, new):
+            continue
+        value = conditional_prior(new, k, prior, slope)
+        value += _log_quadratic(gradient, A, start, there, left)
+        curved[:] = A
+        if not math.isfinite(value) or not conditional_step(
+            c, there, s, sigma, eta, slope[c], left, curved, back_root, back
+        ):
+            continue
+        gain = value - density + log_t(back_root, b - back) - log_t(root, there - mean)
+        if math.log(1.0 - rng.random()) < gain:
+            b[:] = there
+            own[:] = new
+    gradient[:] = s * (b - start)
+
+
+@inline
+def _log_quadratic(gradient, A, start, b, slope):  # type: ignore[no-untyped-def]
+    """Return a quadratic function of b - start, and write its slope; of ``A`` the lower half."""
+    value = 0.0
+    for i in range(b.shape[0]):
+        slope[i] = gradient[i]
+        for j in range(b.shape[0]):
+            slope[i] -= (A[i, j] if j <= i else A[j, i]) * (b[j] - start[j])
+        value += 0.5 * (gradient[i] + slope[i]) * (b[i] - start[i])
+    return value
+
+
+@inline
+def write_semidefinite_root(own, at, F):  # type: ignore[no-untyped-def]
+    """Write a root (k, k) of ``G_l``, lower triangular, which may have columns of zeros."""
+    k = F.shape[0]
+    for c in range(k):
+        for d in range(c + 1):
+            total = own[at + c * k + d]
+            for m in range(d):
+                total -= F[c, m] * F[d, m]
+            if c == d:
+                F[c, c] = math.sqrt(total) if total > _SINGULAR * own[at + c * k + c] else 0.0
+            else:
+                F[c, d] = total / F[d, d] if F[d, d] > 0.0 else 0.0
+
+
+@inline
+def solve_semidefinite(F, x):  # type: ignore[no-untyped-def]
+    """Replace x, which is F times something, by the shortest such thing without zero columns."""
+    for c in range(x.shape[0]):
+        total = x[c]
+        for d in range(c):
+            total -= F[c, d] * x[d]
+        x[c] = total / F[c, c] if F[c, c] > 0.0 else 0.0
+
+
+@inline
 def draw_normal(A, b, into, rng):  # type: ignore[no-untyped-def]
     """Write a draw of Normal(A^-1 b, A^-1); of ``A`` (q, q) the lower triangle is known."""
     q = b.shape[0]
@@ -408,14 +637,27 @@ def draw_normal(A, b, into, rng):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _level_root(table, f, l, precision, Q, A, root):  # type: ignore[no-untyped-def]
-    """Write the Cholesky factor of ``G_l / sigma^2 + Q``."""
-    k = Q.shape[0]
+def _level_root(table, f, l, precision, T, A, root):  # type: ignore[no-untyped-def]
+    """Write the Cholesky factor of ``T'G_l T / sigma^2 + I``."""
+    k = T.shape[0]
     at = table.pair[f] + (l - table.first[f]) * k * k
     for c in range(k):
         for d in range(c + 1):
-            A[c, d] = table.own[at + c * k + d] * precision + Q[c, d]
+            A[c, d] = 1.0 if c == d else 0.0
+            for i in range(c, k):
+                for j in range(d, k):
+                    A[c, d] += T[i, c] * table.own[at + i * k + j] * T[j, d] * precision
     factorise(A, root)
+
+
+@inline
+def _left(table, rest, effects, at, pair, c, k):  # type: ignore[no-untyped-def]
+    """Return ``Z_l'W`` times what is left of the responses of a level for its effect ``c``."""
+    total = rest[at + c]
+    for d in range(k):
+        if d != c:
+            total -= table.own[pair + c * k + d] * effects[at + d]
+    return total
 
 
 @jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
@@ -427,8 +669,11 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
     effects, design, rest = state.effects, table.design, state.rest
     own = state.scales[table.parameter[f] : table.parameter[f + 1]]
     precision = math.exp(-2.0 * state.scales[last])  # 1 / sigma^2
-    inverse, Q = np.empty((k, k)), np.empty((k, k))
-    write_precision(own, k, inverse, Q)
+    T = np.zeros((k, k))
+    for c in range(k):
+        write_root_row(own, k, c, T)
+        for d in range(c + 1):
+            T[c, d] *= math.exp(own[c])
     gather_others(table, f, state)
     for at in range(table.effect[f], table.effect[f + 1]):
         rest[at] = table.response[at] - state.others[0, at] - state.others[1, at]
@@ -441,105 +686,97 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
         if at < table.effect[f] or at >= table.effect[f + 1]:
             for j in range(q):
                 b[j] -= design[at, j] * effects[at]
-    K, root, part = np.empty((k, k)), np.empty((k, k)), np.empty(k)
-    B, turned = np.empty((k, q)), np.empty((k, q))
+    K, root, part = np.empty((k, k)), np.zeros((k, k)), np.empty(k)
+    F, Y, variance = np.zeros((k, k)), np.empty((q + 1, k)), 1.0 / precision
     for l in range(low, high):
         at = table.effect[f] + (l - low) * k
-        n = table.own[table.pair[f] + (l - low) * k * k]
+        write_semidefinite_root(table.own, table.pair[f] + (l - low) * k * k, F)
+        for c in range(k):  # F' Sigma F = (T'F)'(T'F)
+            for d in range(k):
+                K[c, d] = 0.0
+                for m in range(max(c, d), k):
+                    K[c, d] += T[m, c] * F[m, d]
         for c in range(k):
-            for j in range(q):
-                if table.solved_at[f] >= 0:
-                    B[c, j] = table.solved[table.solved_at[f] + (l - low) * k + c, j]
-                else:
-                    B[c, j] = design[at + c, j] / n if n > 0.0 else 0.0
+            for d in range(c + 1):
+                root[c, d] = variance if c == d else 0.0
+                for m in range(k):
+                    root[c, d] += K[m, c] * K[m, d]
+        K[:, :] = root
+        factorise(K, root)
+        for i in range(q + 1):
+            for c in range(k):
+                Y[i, c] = design[at + c, i] if i < q else rest[at + c]
+            solve_semidefinite(F, Y[i])
         for j in range(q):
             for c in range(k):
-                b[j] -= B[c, j] * rest[at + c]
-                total = 0.0
-                for d in range(k):
-                    total += Q[c, d] * B[d, j]
-                turned[c, j] = total * precision
-        _level_root(table, f, l, precision, Q, K, root)
-        for c in range(k):
-            part[:] = 0.0
-            part[c] = 1.0
-            solve_lower(root, part)
-            solve_upper(root, part)
-            K[c] = part
-        for c in range(k):
-            for i in range(q + 1):
-                total = 0.0
-                for d in range(k):
-                    total += K[c, d] * (design[at + d, i] if i < q else rest[at + d])
-                if i == q:
-                    for j in range(q):
-                        between[j] += turned[c, j] * total
-                else:
-                    for j in range(i, q):
-                        A[j, i] += turned[c, j] * total
+                b[j] -= Y[j, c] * Y[q, c]
+        for i in range(q + 1):
+            solve_lower(root, Y[i])
+        for j in range(q):
+            for c in range(k):
+                between[j] += Y[j, c] * Y[q, c]
+                for i in range(j + 1):
+                    A[j, i] += Y[j, c] * Y[i, c]
     for j in range(q):
         b[j] = precision * b[j] + between[j] + priors.shift[j]
     draw_normal(A, b, state.beta, rng)
     scatter = np.zeros((k, k))
     for l in range(low, high):
         at = table.effect[f] + (l - low) * k
-        _level_root(table, f, l, precision, Q, K, root)
+        _level_root(table, f, l, precision, T, K, root)
         for c in range(k):
             for j in range(q):
                 rest[at + c] -= design[at + c, j] * state.beta[j]
-            part[c] = precision * rest[at + c]
+        for c in range(k):
+            part[c] = 0.0
+            for d in range(c, k):
+                part[c] += T[d, c] * precision * rest[at + d]
         solve_lower(root, part)
         for c in range(k):
             part[c] += rng.standard_normal()
         solve_upper(root, part)
         for c in range(k):
-            effects[at + c] = part[c]
+            effects[at + c] = 0.0
             for d in range(c + 1):
-                scatter[c, d] += part[c] * part[d]
+                effects[at + c] += T[c, d] * part[d]
+            for d in range(c + 1):
+                scatter[c, d] += effects[at + c] * effects[at + d]
     draw_scales(own, k, float(high - low), scatter, priors.table, table.parameter[f], rng)
-    write_precision(own, k, inverse, Q)
-    linear, square = np.empty(k), np.empty((k, k))
-    for c in range(k):  # of row c of D L, with the standardised effects v fixed
-        linear[:] = 0.0
-        square[:, :] = 0.0
-        for l in range(low, high):
-            at, pair = table.effect[f] + (l - low) * k, table.pair[f] + (l - low) * k * k
-            left = rest[at + c]
-            for d in range(k):
-                if d != c:
-                    left -= table.own[pair + c * k + d] * effects[at + d]
-            for d in range(c + 1):
-                total = 0.0
-                for m in range(d + 1):
-                    total += inverse[d, m] * effects[at + m]
-                part[d] = total
-            information = table.own[pair + c * k + c] * precision
-            for d in range(c + 1):
-                linear[d] += part[d] * left * precision
-                for m in range(d + 1):
-                    square[d, m] += part[d] * part[m] * information
-        for d in range(c + 1):
-            for m in range(d):
-                square[m, d] = square[d, m]
-        slice_scale(MOVING, own, c, k, c, linear, square, priors.table, table.parameter[f] + c, rng)
-        if own.shape[0] > k:
-            for d in range(k + c * (c - 1) // 2, k + c * (c + 1) // 2):
-                slice_scale(
-                    MOVING, own, d, k, c, linear, square, priors.table, table.parameter[f] + d, rng
-                )
-        write_root_row(own, k, c, root)
+    linear, square = np.empty(1), np.empty((1, 1))
+    prior = np.ascontiguousarray(priors.table[table.parameter[f] : table.parameter[f + 1]])
+    gradient, A = np.empty(k - 1), np.empty((k - 1, k - 1))
+    for c in range(k):
+        linear[0] = square[0, 0] = 0.0
         scale = math.exp(own[c])
         for l in range(low, high):
-            at = table.effect[f] + (l - low) * k
-            total = 0.0
-            for d in range(c + 1):
-                v = 0.0
-                for m in range(d + 1):
-                    v += inverse[d, m] * effects[at + m]
-                total += root[c, d] * v
-            part[0] = scale * total
-            effects[at + c] = part[0]
-        write_precision(own, k, inverse, Q)
+            at, pair = table.effect[f] + (l - low) * k, table.pair[f] + (l - low) * k * k
+            v = effects[at + c] / scale
+            linear[0] += v * precision * _left(table, rest, effects, at, pair, c, k)
+            square[0, 0] += v * v * precision * table.own[pair + c * k + c]
+        slice_scale(MOVING, own[c : c + 1], 0, 1, linear, square, prior, c, rng)
+        ratio = math.exp(own[c]) / scale
+        for at in range(table.effect[f] + c, table.effect[f + 1], k):
+            effects[at] *= ratio
+        if own.shape[0] == k:
+            continue
+        gradient[:] = 0.0
+        A[:, :] = 0.0
+        covariance_of(own, K)
+        s = conditional(K, c, part[: k - 1])
+        for l in range(low, high):
+            at, pair = table.effect[f] + (l - low) * k, table.pair[f] + (l - low) * k * k
+            information = table.own[pair + c * k + c] * precision
+            score = precision * _left(table, rest, effects, at, pair, c, k)
+            score -= information * effects[at + c]
+            for i in range(k - 1):
+                other = s * effects[at + (i if i < c else i + 1)]
+                gradient[i] += score * other
+                for j in range(i + 1):
+                    A[i, j] += information * other * s * effects[at + (j if j < c else j + 1)]
+        draw_conditional(own, k, c, gradient, A, prior, rng)
+        for at in range(table.effect[f], table.effect[f + 1], k):
+            for i in range(k - 1):
+                effects[at + c] += gradient[i] * effects[at + (i if i < c else i + 1)]
     scatter[:, :] = 0.0
     for at in range(table.effect[f], table.effect[f + 1], k):
         for c in range(k):
@@ -586,7 +823,7 @@ def shift_nested(table, prior, at, scales, effects, rng):  # type: ignore[no-unt
                 w = u[a] / scale
                 linear[0] += inner * w * (v[own_effect] + u[a])
                 square[0, 0] += inner * w * w
-        slice_scale(MOVING, own, 0, 1, 0, linear, square, prior, at + table.parameter[g], rng)
+        slice_scale(MOVING, own, 0, 1, linear, square, prior, at + table.parameter[g], rng)
         ratio = math.exp(own[0]) / scale
         for l in range(table.first[f], table.first[f + 1]):
             if parent[l] >= 0:
@@ -641,7 +878,7 @@ def sweep(table, priors, state, rng):  # type: ignore[no-untyped-def]
     squares = sum_of_squares(table, state)
     root = np.array([[math.sqrt(squares)]])
     sigma, count = state.scales[last:], np.array([table.total])
-    slice_scale(CENTRED, sigma, 0, 1, 0, count, root, priors.table, last, rng)
+    slice_scale(CENTRED, sigma, 0, 1, count, root, priors.table, last, rng)
     value = -table.total * (sigma[0] + _HALF_LOG_2PI) - 0.5 * squares * math.exp(-2.0 * sigma[0])
     for f in range(F):
         value += state.density[f]

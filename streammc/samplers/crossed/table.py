@@ -23,7 +23,12 @@ from streammc.likelihood.blocks import allocate_rows
 from streammc.numerics.jit import i8, index_vector, inline, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
 from streammc.samplers.crossed.likelihoods import Rows
-from streammc.samplers.crossed.sweep import Codes, Crossed
+from streammc.samplers.crossed.sweep import (
+    Codes,
+    Crossed,
+    solve_semidefinite,
+    write_semidefinite_root,
+)
 
 PIECE: Final = 1 << 16
 """Rows of a block."""
@@ -32,8 +37,6 @@ _MAPPED_ABOVE: Final = 1 << 28
 _WINDOW_BYTES: Final = 1 << 29
 """Bytes of a factor's order that are written in one read."""
 _MOST_LEVELS: Final = 2**31 - 1
-_SINGULAR: Final = 1e-12
-"""Eigenvalues that are 0, of a level's ``G_l`` with 1 on its diagonal."""
 
 _levels = types.Array(types.uint32, 2, "C", readonly=True)
 _codes = types.Array(types.int32, 2, "C")
@@ -102,27 +105,18 @@ def _value_of(X, i, column):  # type: ignore[no-untyped-def]
     return 1.0 if column < 0 else X[i, column]
 
 
-@jit(types.void(vector, i8, matrix, matrix))
-def _solve(own, k, design, solved):  # type: ignore[no-untyped-def]
-    """Add ``B_l`` of all levels of a factor of k effects, ``G_l B_l = S_l``, to ``solved``."""
-    q = design.shape[1]
-    G, unit = np.empty((k, k)), np.empty(k)
-    for l in range(design.shape[0] // k):
-        for c in range(k):
-            square = own[(l * k + c) * k + c]
-            unit[c] = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
-        for c in range(k):
-            for d in range(k):
-                G[c, d] = own[(l * k + c) * k + d] * unit[c] * unit[d]
-        values, vectors = np.linalg.eigh(G)
-        for m in range(k):
-            if values[m] > _SINGULAR:
-                for j in range(q):
-                    total = 0.0
-                    for c in range(k):
-                        total += vectors[c, m] * unit[c] * design[l * k + c, j]
-                    for c in range(k):
-                        solved[l * k + c, j] += unit[c] * vectors[c, m] * total / values[m]
+@jit(types.void(vector, i8, matrix))
+def _halve(own, k, sums):  # type: ignore[no-untyped-def]
+    """Replace the sums (E_f, m) of the levels of a factor of k effects by ``F_l^-1`` times them."""
+    F, part = np.zeros((k, k)), np.empty(k)
+    for l in range(sums.shape[0] // k):
+        write_semidefinite_root(own, l * k * k, F)
+        for j in range(sums.shape[1]):
+            for c in range(k):
+                part[c] = sums[l * k + c, j]
+            solve_semidefinite(F, part)
+            for c in range(k):
+                sums[l * k + c, j] = part[c]
 
 
 @jit(
@@ -285,37 +279,26 @@ def summed(
             for f in range(F):
                 _place(piece.levels, piece.weight, columns, first, f, at[f], low, low + window,
                        codes, row_weight, slopes)  # fmt: skip
-    within, solved, solved_at, places = np.empty((F * q, q)), [np.empty((0, q))], [], 0
+    within = np.empty((F * q, q))
     for f in range(F):
-        S = design[effect[f] : effect[f + 1]]
-        B = _regressed(own[pair[f] : pair[f + 1]], int(widths[f]), S)
-        solved_at.append(-1 if widths[f] == 1 else places)
-        if widths[f] > 1:
-            solved.append(B)
-            places += len(B)
-        within[f * q : (f + 1) * q] = gram - _product(S, B)
+        Y = design[effect[f] : effect[f + 1]].copy()
+        _halve(own[pair[f] : pair[f + 1]], int(widths[f]), Y)
+        within[f * q : (f + 1) * q] = gram - _product(Y, Y)
     nested, parent = _nests(first, start, codes)
     unit = np.ones(len(column))
     unit[column >= 0] = np.sqrt(np.diag(gram)[column[column >= 0]] / totals[0])
     return Crossed(
         gram, within, cross, float(totals[1]), float(totals[0]), float(n), first, effect,
         component, _ends(widths + pairs), column, slot, unit, pair, own, response, design,
-        np.concatenate(solved), np.array(solved_at, np.int64), start, codes, slopes, row_weight,
+        start, codes, slopes, row_weight,
         nested, parent,
     )  # fmt: skip
 
 
-def regressed(table: Crossed, f: int, sums: Matrix) -> Matrix:
-    """Return the coefficients (E_f, m) of a regression on effects of factor ``f`` by ``sums``."""
-    k = int(table.component[f + 1] - table.component[f])
-    return _regressed(table.own[table.pair[f] : table.pair[f + 1]], k, sums)
-
-
-def _regressed(own: Vector, k: int, sums: Matrix) -> Matrix:
-    if k == 1:
-        return sums / np.where(own > 0.0, own, 1.0)[:, None]
-    found = np.zeros_like(sums)
-    _solve(own, k, np.ascontiguousarray(sums), found)
+def halved(table: Crossed, f: int, sums: Matrix) -> Matrix:
+    """Return ``F_l^-1`` times sums (E_f, m) of the levels of a factor; see ``sweep``."""
+    k, found = int(table.component[f + 1] - table.component[f]), np.array(sums)
+    _halve(table.own[table.pair[f] : table.pair[f + 1]], k, found)
     return found
 
 

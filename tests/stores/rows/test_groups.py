@@ -282,7 +282,6 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 FORMULAS: dict[str, tuple[type[Exception], str]] = {
     "y ~ x + (1 | txt)": (DataError, "did you mean 'text'"),
     "y ~ x + (1 | y)": (DataError, "'y' in the formula and as group"),
-    "y ~ x + number + (1 | number)": (DataError, "'number' in the formula and as group"),
     "y ~ key + (1 + key | text)": (ConfigError, "column of numbers as the slope .* found 'key'"),
     "y ~ poly(x, 2) + (poly(x, 2) | text)": (ConfigError, "column of numbers as the slope"),
     "y ~ x + (1 | one)": (DataError, "at least 2 groups"),
