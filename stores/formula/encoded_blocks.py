@@ -288,6 +288,18 @@ def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | 
     return list(chosen.values())
 
 
+def _refuse_twice(column: str, terms: Terms, kinds: Mapping[str, str]) -> None:
+    """Refuse a factor whose levels are columns too: their coefficients leave no effects."""
+    for term in terms.terms:
+        if len(term.factors) == 1 and has_levels(term.factors[0], kinds):
+            name = label(term.factors[0])
+            if columns_of(term.factors[0]) == [column]:
+                raise DataError(
+                    f"expected the levels of {column!r} as effects or as columns, found both, "
+                    f"(... | {column}) and {name}: leave one out"
+                )
+
+
 def _kind(table: Table, name: str, text: bool = False) -> str:
     """Return the kind of a column over all sources; ``text`` if it is read as such."""
     types = table.types_of(name)
@@ -599,6 +611,8 @@ class FormulaBlocks:
             fitted=known is not None,
             watch=watch,
         )
+        for group in terms.groups if known is None else ():
+            _refuse_twice(group.column, terms, self._rows.kinds)
         self._early: EarlyScan | None = None
         self._known: KnownValues | None = None
         plain = fitted is None and not factors and not options.missing_as

@@ -145,10 +145,13 @@ def transform(
             moved = _effects(theta[:, :, columns], k, mean[slopes], scale[slopes])
             result[:, :, columns] = moved[..., : len(columns)]
             if len(columns) == k > len(slopes) and mean[slopes].any():
-                # Uncorrelated at the means of the columns alone.
-                names_of = correlations(_column_of(block.labels[0], effects[0]), effects)
+                # Uncorrelated at the means of the columns alone; slopes stay so.
+                grouping = _column_of(block.labels[0], effects[0])
+                named = zip(pairs_of(k), correlations(grouping, effects), strict=True)
                 added += [
-                    (max(columns) + 1, name, moved[..., k + n]) for n, name in enumerate(names_of)
+                    (max(columns) + 1, name, moved[..., k + n])
+                    for n, ((_, j), name) in enumerate(named)
+                    if j == 0
                 ]
             continue
         own = list(block.columns) or list(range(len(features)))
@@ -171,7 +174,7 @@ def transform(
             )
         elif block.rule == DISTANCE:
             result[:, :, columns] = scale[: len(columns)] * theta[:, :, columns]
-    for column, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
+    for column, name, shift in sorted(added, key=lambda item: item[0])[::-1]:
         result = np.insert(result, column, shift, axis=2)
         names.insert(column, name)
     return result, names

@@ -166,7 +166,7 @@ def test_a_label_of_10_mb_in_a_csv_file_or_as_a_name_is_refused(tmp_path, made):
     ("words", "code", "expected"),
     [
         (("--formula", "y ~ x + (1 | y)"), 65, "'y' in the formula and as group: use it once"),
-        (("--formula", "y ~ x + C(g) + (1 | g)"), 65, "'g' in the formula and as group"),
+        (("--formula", "y ~ x + C(g) + (1 | g)"), 65, "effects or as columns, found both"),
         (("--response", "y", "--features", "x", "--group", "x"), 2, "'x' as group and again as a"),
         (("--response", "y", "--features", "x", "--group", "y"), 2, "'y' as response and group"),
     ],

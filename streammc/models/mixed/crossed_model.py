@@ -41,7 +41,7 @@ from streammc.models.table_scale import (
     pairs_of,
 )
 from streammc.numerics.prior import COLUMNS, KIND, LKJ, SHAPE
-from streammc.priors import lkj
+from streammc.priors import densities, lkj
 from streammc.priors.scaled import Level, shares, spread
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
@@ -235,7 +235,7 @@ class CrossedModel(LinearModel):
             shape = own[0, SHAPE]
             for row, (_, j) in zip(own, pairs_of(k), strict=True):
                 made = lkj(float(shape + 0.5 * (k - 2 - j)))
-                row[:COLUMNS] = made.table(["rho"], [2])[0, :COLUMNS]
+                row[:COLUMNS] = made.rows(["rho"], [densities.CORRELATION])[0]
         return table
 
     def table_scale(self, feature_names: Sequence[str]) -> tuple[ScaleBlock, ...]:
