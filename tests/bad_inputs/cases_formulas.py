@@ -105,7 +105,7 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
 streammc ingest text.csv new.zarr --like formula.zarr
 streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
 streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
-streammc ingest many-levels.csv new.zarr --formula 'late ~ hour + (1 + hour | carrier) + (1 | distance)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + distance + (1 + hour | carrier) + (0 + distance | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/origin:hour)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --group-as carrier=crossing
@@ -121,8 +121,10 @@ streammc ingest flights.csv new.zarr --response late --group carrier --group-as 
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | late)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | airline)'
 streammc ingest constant.csv new.zarr --formula 'late ~ hour + (1 | distance)' --group-as distance=columns
-streammc ingest flights.csv new.zarr --formula 'late ~ hour + distance + (hour + distance | carrier)'
-streammc ingest flights.csv new.zarr --formula 'late ~ hour + (0 + hour | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + C(carrier) + (1 + hour | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (0 | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (hour + hour | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (0 + distance | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (hour | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/flight number)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + 1 | carrier'
