@@ -439,7 +439,8 @@ def described_crossed(
 ) -> dict[str, Any]:
     """Return the attribute of factors that cross, from their labels by column; none: no entry.
 
-    ``effects`` are the terms of a factor, and if they are correlated; it lacks random intercepts.
+    ``effects`` are the terms of factors, and if they are correlated; a factor that is not among
+    them has a random intercept.
     """
     stated: list[dict[str, Any]] = []
     for name, labels in crossed.items():

@@ -326,7 +326,10 @@ class CrossedEffects:
     @property
     def spread(self) -> float:
         """Standard deviation of the intercepts of new levels together, at the mean draw."""
-        return float(np.sqrt(self.spread_of_new(-self.shift[None] / self.scale).mean() ** 2))
+        deviations = self.spread_of_new(
+            -self.shift[None] / self.scale
+        )  # where slopes count nothing
+        return float(np.sqrt((deviations**2).mean()))
 
     def groups_of(self, start: int, stop: int) -> Index:
         """Return the places (m, F) of the levels of rows, ``UNKNOWN`` of new ones.

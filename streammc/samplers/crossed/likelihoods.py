@@ -652,9 +652,9 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
     """Write the centre and the root of the precision of a step from ``theta``; 0 if it has none.
 
     To ``A`` the curvature of the prior is added; that of logarithms is at least 1. Where ``A`` is
-    not positive, scalars step by themselves, by the squares of their derivatives. A step is at most
-    3 standard deviations long. With ``climb`` scales of effects stay, and scalars step by 1 at
-    most.
+    not positive, scalars step by themselves, by the squares of their derivatives. A step is as long
+    as :func:`~streammc.samplers.crossed.sweep.solve_step` allows. With ``climb`` scales of effects
+    stay, and scalars step by 1 at most.
     """
     D, q, s = family.steps.shape[0], family.q, family.scalars
     for j in range(D):

@@ -32,13 +32,16 @@ sequential.
 ``Sigma_f = D R D`` has scales tau and the correlations R, ``R = L L'``. The rows of L are given by
 the partial correlation of each effect with every one before it, given those between them
 (Lewandowski, Kurowicka and Joe 2009): these are independent under their prior, and free in (-1,
-1). Scales and partial correlations are drawn twice a sweep, given effects ``u = D L v``: from
-``p(Sigma | u)``, and, with v fixed in place of u, from ``p(Sigma | v, y)``, after which the effects
-move with them (ancillarity-sufficiency interweaving, Yu and Meng 2011). The first mixes fast where
-levels have many rows, the second where they have few. ``sigma`` is drawn from ``p(sigma | beta,
-u)``, whose sum of squares follows from sums over levels and of what the gathers pass by. All are
-slices (Neal 2003) of a density of one number: the logarithm of a scale, or artanh of a partial
-correlation.
+1). Scales and partial correlations are drawn twice a sweep, given the effects u, and given what is
+left of u once they are taken out, after which u moves with them (ancillarity-sufficiency
+interweaving, Yu and Meng 2011). The first mixes fast where levels have many rows, the second where
+they have few. Taken out are, one effect c after the other, its scale, ``u_c / tau_c``, and how it
+follows from the others of its level: with ``u_c = s (b . u_others + w)``, s and w fixed, b is
+proposed by a Newton step and accepted by Metropolis and Hastings, as its prior is not normal. A
+triangle L would not do: an effect of which the rows say little, if it came first, would hold back
+those that follow from it. ``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum of squares
+follows from sums over levels and of what the gathers pass by. All but b are slices (Neal 2003) of a
+density of one number: the logarithm of a scale, or artanh of a partial correlation.
 """
 
 from __future__ import annotations
@@ -614,7 +617,7 @@ def write_semidefinite_root(own, at, F):  # type: ignore[no-untyped-def]
 
 @inline
 def solve_semidefinite(F, x):  # type: ignore[no-untyped-def]
-    """Replace x, which is F times something, by the shortest such thing without zero columns."""
+    """Replace ``x = F y`` by y, which is 0 where F has a column of zeros."""
     for c in range(x.shape[0]):
         total = x[c]
         for d in range(c):
@@ -637,17 +640,15 @@ def draw_normal(A, b, into, rng):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _level_root(table, f, l, precision, T, A, root):  # type: ignore[no-untyped-def]
-    """Write the Cholesky factor of ``T'G_l T / sigma^2 + I``."""
+def _write_level(table, f, l, T, F, H):  # type: ignore[no-untyped-def]
+    """Write ``F_l`` and ``H = T'F_l``."""
     k = T.shape[0]
-    at = table.pair[f] + (l - table.first[f]) * k * k
+    write_semidefinite_root(table.own, table.pair[f] + (l - table.first[f]) * k * k, F)
     for c in range(k):
-        for d in range(c + 1):
-            A[c, d] = 1.0 if c == d else 0.0
-            for i in range(c, k):
-                for j in range(d, k):
-                    A[c, d] += T[i, c] * table.own[at + i * k + j] * T[j, d] * precision
-    factorise(A, root)
+        for d in range(k):
+            H[c, d] = 0.0
+            for m in range(max(c, d), k):
+                H[c, d] += T[m, c] * F[m, d]
 
 
 @inline
@@ -662,7 +663,7 @@ def _left(table, rest, effects, at, pair, c, k):  # type: ignore[no-untyped-def]
 
 @jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
 def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
-    """Draw beta and the effects of factor ``f``, and its covariance twice."""
+    """Draw beta and the effects of factor ``f``, and its covariance twice, see the module."""
     q, last = table.cross.shape[0], state.scales.shape[0] - 1
     low, high = table.first[f], table.first[f + 1]
     k = table.component[f + 1] - table.component[f]
@@ -687,21 +688,16 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
             for j in range(q):
                 b[j] -= design[at, j] * effects[at]
     K, root, part = np.empty((k, k)), np.zeros((k, k)), np.empty(k)
-    F, Y, variance = np.zeros((k, k)), np.empty((q + 1, k)), 1.0 / precision
+    F, H = np.zeros((k, k)), np.empty((k, k))
+    Y, variance = np.empty((q + 1, k)), 1.0 / precision
     for l in range(low, high):
         at = table.effect[f] + (l - low) * k
-        write_semidefinite_root(table.own, table.pair[f] + (l - low) * k * k, F)
-        for c in range(k):  # F' Sigma F = (T'F)'(T'F)
-            for d in range(k):
-                K[c, d] = 0.0
-                for m in range(max(c, d), k):
-                    K[c, d] += T[m, c] * F[m, d]
+        _write_level(table, f, l, T, F, H)
         for c in range(k):
             for d in range(c + 1):
-                root[c, d] = variance if c == d else 0.0
-                for m in range(k):
-                    root[c, d] += K[m, c] * K[m, d]
-        K[:, :] = root
+                K[c, d] = variance if c == d else 0.0
+                for m in range(k):  # F' Sigma F = H'H
+                    K[c, d] += H[m, c] * H[m, d]
         factorise(K, root)
         for i in range(q + 1):
             for c in range(k):
@@ -723,7 +719,13 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
     scatter = np.zeros((k, k))
     for l in range(low, high):
         at = table.effect[f] + (l - low) * k
-        _level_root(table, f, l, precision, T, K, root)
+        _write_level(table, f, l, T, F, H)
+        for c in range(k):
+            for d in range(c + 1):
+                K[c, d] = 1.0 if c == d else 0.0
+                for m in range(k):  # T' G_l T = H H'
+                    K[c, d] += precision * H[c, m] * H[d, m]
+        factorise(K, root)
         for c in range(k):
             for j in range(q):
                 rest[at + c] -= design[at + c, j] * state.beta[j]
@@ -887,7 +889,7 @@ def sweep(table, priors, state, rng):  # type: ignore[no-untyped-def]
 
 @jit(types.void(f8, vector, matrix), borrow=True)
 def add_moments(count, effects, moments):  # type: ignore[no-untyped-def]
-    """Add a draw of the effects (L,) to the moments (L, 4) of ``count`` draws before it.
+    """Add a draw of the effects (E,) to the moments (E, 4) of ``count`` draws before it.
 
     These are the mean, and the sums of the second, third and fourth powers of the differences from
     it (Pebay 2008).
