@@ -31,7 +31,6 @@ from streammc.models.base import (
     slope_default,
     unit_default,
 )
-from streammc.models.mixed.effect_terms import formula_term
 from streammc.models.table_scale import (
     EFFECTS,
     INTERCEPT,
@@ -111,14 +110,6 @@ class CrossedModel(LinearModel):
         if not self.terms:
             return ((INTERCEPT,),) * len(self.crossed)
         return tuple(tuple(INTERCEPT if e == "1" else e for e in each) for each in self.terms)
-
-    @property
-    def formula_terms(self) -> list[str]:
-        """Return the random effects as terms of a formula: ``(1 + x || g)``."""
-        return [
-            formula_term(name, effects, self._samples_correlations(f))
-            for f, (name, effects) in enumerate(zip(self.crossed, self.effects, strict=True))
-        ]
 
     def _samples_correlations(self, f: int) -> bool:
         return bool(self.correlated and self.correlated[f] and len(self.effects[f]) > 1)
