@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from page import machine, publish, short
+from page import machine, publish, published, short
 
 TRUTH = {"beta[Intercept]": 3.5, "beta[x]": 0.1, "sigma": 0.85, "tau[user]": 0.45, "tau[item]": 0.5}
 
@@ -155,27 +155,33 @@ CASES = [
     Case("gaussian", 10_000_000, 65_016, 23_618, 300, 60),
     Case("gaussian", 25_000_095, 162_541, 59_047, 300, 60),
     Case("logistic", 1_000_000, 20_000, 8_000, 250, 50),
-    Case("logistic", 25_000_095, 162_541, 59_047, 24, 8),
+    Case("logistic", 25_000_095, 162_541, 59_047, 450, 50),
     Case("logistic", 1_000_000, 10_000, 0, 400, 100, slopes=10),
     Case("logistic", 10_000_000, 100_000, 0, 300, 100, slopes=10),
 ]
 
 
+def start(case: Case) -> str:
+    """Return the first cells of the line of a case."""
+    levels = (
+        f"{case.users:,}, {case.slopes} slopes"
+        if case.slopes
+        else f"{case.users:,} x {case.items:,}"
+    )
+    return f"| `{case.family}`, {case.rows:,} | {levels}"
+
+
 def row(case: Case, made: dict[str, Any], found: dict[str, Any]) -> str:
     """Return a line of the table."""
     least = min(found["ess"].values())
-    levels = f"{case.users:,} x {case.items:,}"
-    if case.slopes:
-        levels = f"{case.users:,}, {case.slopes} slopes"
     distance = max(map(abs, found["away"].values()))
     sweep = found["sampling_seconds"] / (4 * (case.draws + case.warmup))
     cells = [
-        f"`{case.family}`, {case.rows:,}", levels,
-        short(made["ingest_seconds"]), short(found["seconds"]), f"{4 * case.draws:,}", str(least),
-        short(1e3 * sweep), short(found["seconds"] / least), short(distance),
-        short(found["peak_gb"]),
+        start(case), short(made["ingest_seconds"]), short(found["seconds"]),
+        f"{4 * case.draws:,}", str(least), short(1e3 * sweep), short(found["seconds"] / least),
+        short(distance), short(found["peak_gb"]),
     ]  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    return f"{' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -191,7 +197,6 @@ def main() -> None:
         found = made(case, asked.folder) if asked.step == "make" else sampled(case, asked.folder)
         print(json.dumps(found))
         return
-    lines = []
     for number in asked.only:
         with tempfile.TemporaryDirectory(prefix="crossed-", dir=asked.folder) as folder:
             results = []
@@ -200,15 +205,25 @@ def main() -> None:
                 command += ["--folder", folder]
                 out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
                 results.append(json.loads(out.splitlines()[-1]))
-        lines.append(row(CASES[number], *results))
-        print(lines[-1], results, flush=True)
-    if asked.write:
-        head = (
-            "| rows | levels | ingest, s | all of sampling, s | draws of 4 chains | least ess "
-            "| ms an iteration of a chain, two at a time | s an effective draw | distance "
-            "| peak, GB |"
-        )
-        publish("crossed.md", "crossed", [f"{machine()}.", "", head, "|" + "---|" * 10, *lines])
+        line = row(CASES[number], *results)
+        print(line, results, flush=True)
+        if asked.write:
+            write(number, line)
+
+
+def write(number: int, line: str) -> None:
+    """Put the line of a case into the page, which keeps those of the other cases."""
+    table = [each for each in published("crossed.md", "crossed") if each.startswith("| `")]
+    lines = {tuple(each.split(" | ")[:2]): each for each in table}
+    of_cases = [tuple(start(case).split(" | ")) for case in CASES]
+    lines[of_cases[number]] = line
+    head = (
+        "| rows | levels | ingest, s | all of sampling, s | draws of 4 chains | least ess "
+        "| ms an iteration of a chain, two at a time | s an effective draw | distance "
+        "| peak, GB |"
+    )
+    ordered = [lines[key] for key in of_cases if key in lines]
+    publish("crossed.md", "crossed", [f"{machine()}.", "", head, "|" + "---|" * 10, *ordered])
 
 
 if __name__ == "__main__":

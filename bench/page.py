@@ -30,6 +30,18 @@ def publish(page: str, name: str, lines: Iterable[str]) -> None:
 
     The page may be in any of ``FOLDERS``; pages of one name have different marks.
     """
+    path, before, _, after = _parts(page, name)
+    text = [f"{before}<!-- {name} -->", "", *lines, "", f"<!-- /{name} -->{after}"]
+    path.write_text("\n".join(text))
+
+
+def published(page: str, name: str) -> list[str]:
+    """Return the lines that a page has between the marks."""
+    return _parts(page, name)[2].strip().splitlines()
+
+
+def _parts(page: str, name: str) -> tuple[Path, str, str, str]:
+    """Return the path of a page, and its text before, between and after the marks."""
     first, last = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     pages = [folder / page for folder in FOLDERS if (folder / page).exists()]
     marked = [path for path in pages if first in (text := path.read_text()) and last in text]
@@ -42,5 +54,5 @@ def publish(page: str, name: str, lines: Iterable[str]) -> None:
         )
     (path,) = marked
     before, _, rest = path.read_text().partition(first)
-    _, end, after = rest.partition(last)
-    path.write_text("\n".join([f"{before}{first.strip()}", "", *lines, "", f"{end}{after}"]))
+    between, _, after = rest.partition(last)
+    return path, before, between, after
