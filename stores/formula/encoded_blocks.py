@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
@@ -59,8 +58,16 @@ from streammc.stores.ingest.coded_factors import (
     lone_factors,
     stated_factors,
 )
-from streammc.stores.ingest.column_values import Coder, kind, number_order
-from streammc.stores.ingest.columns import CENSORED, OTHERS, Columns, check_types, require_column
+from streammc.stores.ingest.column_values import Coder, number_order
+from streammc.stores.ingest.columns import (
+    CENSORED,
+    OTHERS,
+    Columns,
+    check_types,
+    is_boolean,
+    kind_of_column,
+    require_column,
+)
 from streammc.stores.ingest.faults import FITTED_TEXT, Faults
 from streammc.stores.ingest.ingest_options import INDICATOR, LEVEL, IngestOptions
 from streammc.stores.ingest.row_labels import IdColumn
@@ -110,10 +117,10 @@ class FormulaRows(TableBlocks):
         check_types(table, names, dates=True)
         self._text = frozenset(text) & table.written
         self.booleans = frozenset(
-            name for name in names if all(map(_is_boolean, table.types_of(name)))
+            name for name in names if all(map(is_boolean, table.types_of(name)))
         )
         """Columns of truth values, also as categories."""
-        self.kinds = {name: _kind(table, name, name in self._text) for name in names}
+        self.kinds = {name: kind_of_column(table, name, name in self._text) for name in names}
         coders = {
             name: Coder(name, table.types_of(name), name in table.written)
             for name in names
@@ -130,7 +137,7 @@ class FormulaRows(TableBlocks):
             table, [*names, *others], spool, coders, labels, orders, roles, fitted, watch
         )
         for name in others:
-            if _kind(table, name) == "text":
+            if kind_of_column(table, name) == "text":
                 raise self.text_error([name], "text")
 
     def checked(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
@@ -298,22 +305,6 @@ def _refuse_twice(column: str, terms: Terms, kinds: Mapping[str, str]) -> None:
                     f"expected the levels of {column!r} as effects or as columns, found both, "
                     f"(... | {column}) and {name}: leave one out"
                 )
-
-
-def _kind(table: Table, name: str, text: bool = False) -> str:
-    """Return the kind of a column over all sources; ``text`` if it is read as such."""
-    types = table.types_of(name)
-    if text or {"text", "date"} & {kind(type_) for type_ in types}:
-        return "text"
-    if any(pa.types.is_dictionary(type_) for type_ in types):
-        return "category"
-    return "boolean" if all(map(_is_boolean, types)) else "number"
-
-
-def _is_boolean(type_: Any) -> bool:
-    """Return whether an Arrow type is of truth values, or of categories of them."""
-    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return bool(pa.types.is_boolean(inner))
 
 
 class EarlyScan:

@@ -13,6 +13,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from itertools import product
@@ -31,6 +32,7 @@ from streammc.stores.formula.parser import (
     Call,
     Column,
     Driven,
+    GroupTerms,
     Node,
     Term,
     Terms,
@@ -462,20 +464,16 @@ class Design:
         ConfigError
             If a column of one is none of all: their terms give it another coding.
         """
-        # A column is what it is made of: a:b is b:a.
-        known = {(frozenset(each.fields), each.scale): each.name for each in self.columns}
-        designs, left = [], dict.fromkeys(known.values())
+        designs, left = [], dict.fromkeys(each.name for each in self.columns)
         for parameter, formula in driven:
-            names = []
-            for column in _columns(read_terms(formula), json.dumps(self.states)):
-                name = known.get((frozenset(column.fields), column.scale))
-                if name is None:
-                    raise ConfigError(
-                        f"expected {column.name!r} of {formula[:60]!r} among the columns of all "
-                        "formulas, found levels coded in another way: write its interactions with "
-                        "their main effects in every formula"
-                    )
-                names.append(name)
+            names, other = self._named(read_terms(formula))
+            if other is not None:
+                raise ConfigError(
+                    f"expected {other!r} of {formula[:60]!r} among the columns of all "
+                    "formulas, found levels coded in another way: write its interactions with "
+                    "their main effects in every formula"
+                )
+            for name in names:
                 left.pop(name, None)
             designs.append({"parameter": parameter, "formula": formula, "columns": names})
         if left:
@@ -484,6 +482,37 @@ class Design:
                 "out --missing-as, or write interactions with their main effects"
             )
         return designs
+
+    def effects_of(self, groups: GroupTerms) -> GroupTerms:
+        """Return random effects with the columns of their slopes.
+
+        Raises
+        ------
+        ConfigError
+            If a column of one is none of the formula: without their intercept effects have one
+            of each level.
+        """
+        own = (Term((), "1"),) * groups.intercept
+        names, other = self._named(replace(self.terms, terms=(*own, *groups.slopes), groups=()))
+        if other is not None:
+            raise ConfigError(
+                f"expected the columns of the slopes of {groups.column!r} among those of the "
+                f"formula, found {other!r}, which is not: write levels with an intercept, "
+                f"(1 + ... | {groups.column}), and interactions with their main effects"
+            )
+        return groups.of_columns(names[groups.intercept :])
+
+    def _named(self, terms: Terms) -> tuple[list[str], str | None]:
+        """Return the columns of terms by their names here, and the first that has none."""
+        # A column is what it is made of: a:b is b:a.
+        known = {(frozenset(each.fields), each.scale): each.name for each in self.columns}
+        names: list[str] = []
+        for column in _columns(terms, json.dumps(self.states)):
+            name = known.get((frozenset(column.fields), column.scale))
+            if name is None:
+                return names, column.name
+            names.append(name)
+        return names, None
 
     def document(self) -> dict[str, Any]:
         """Return the design as plain JSON, for :func:`read_design` to restore."""

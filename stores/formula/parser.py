@@ -18,9 +18,9 @@ import ast
 import keyword
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from math import prod
@@ -511,13 +511,27 @@ class _Reader:
 _BARS = ("|", "||")
 
 
+class Term(NamedTuple):
+    """A product of expressions, times a number."""
+
+    factors: tuple[Node, ...]
+    """Empty for the intercept."""
+    scale: str
+
+    @property
+    def label(self) -> str:
+        """Return the term as text; it is the name of its column, if it is one of numbers."""
+        own = ":".join(map(label, self.factors))
+        return own if self.scale == "1" else f"{self.scale}:{own}"
+
+
 @dataclass(frozen=True)
 class GroupTerms:
     """The random effects of one grouping column: an intercept, slopes, or both."""
 
     column: str
-    slopes: tuple[Node, ...] = ()
-    """Columns of the design, by their labels."""
+    slopes: tuple[Term, ...] = ()
+    """Terms of the formula, each a column of the design once its levels are known."""
     correlated: bool = True
     """Of several effects, whether these are."""
     parts: tuple[str, ...] = ()
@@ -532,7 +546,11 @@ class GroupTerms:
     @property
     def terms(self) -> tuple[str, ...]:
         """``("1", name)`` with the names of the slopes' columns of the design, or without 1."""
-        return (*(("1",) * self.intercept), *(label(slope) for slope in self.slopes))
+        return (*(("1",) * self.intercept), *(slope.label for slope in self.slopes))
+
+    def of_columns(self, names: Iterable[str]) -> GroupTerms:
+        """Return the same effects with the columns of their slopes, by name."""
+        return replace(self, slopes=tuple(Term((Column(name),), "1") for name in names))
 
     def describe(self) -> dict[str, Any]:
         """Return column and terms as in the attribute ``groups`` of a store."""
@@ -544,7 +562,7 @@ class _Bar(NamedTuple):
 
     column: str
     intercept: bool
-    slopes: list[Node]
+    slopes: list[Term]
     double: bool
     parts: tuple[str, ...]
     """Columns whose labels together are those of ``column``."""
@@ -616,19 +634,36 @@ def _read(tokens: list[Token]) -> list[_Bar]:
             f"{next(part for part in parts if ':' in part)!r}: rename it"
         )
     combined = [parts[: k + 1] for k in range(len(parts))] if between == {"/"} else [parts]
-    intercept = True
-    slopes: list[Node] = []
-    for part in _summands(tokens[:middle]):
-        text = " ".join(token.text for token in part)
-        if text in ("0", "1"):
-            intercept = text == "1"
-            continue
-        node = parse_expression(part) if part else None
-        if not isinstance(node, (Column, Call)):
-            raise refused(repr(text), tokens[middle].position, "write groups as (1 + x | g)")
-        slopes.append(node)
+    intercept, slopes = _left(tokens[:middle], tokens[middle].position)
     double = tokens[middle].text == "||"
     return [_Bar(":".join(own), intercept, slopes, double, tuple(own)) for own in combined]
+
+
+def _left(tokens: list[Token], position: int) -> tuple[bool, list[Term]]:
+    """Return whether effects have an intercept, and their slopes, of the text left of a bar."""
+    plain: list[Term] = []
+    intercept, sums = True, True
+    for part in _summands(tokens):
+        text = " ".join(token.text for token in part)
+        if not part:
+            raise refused(repr(text), position, "write groups as (1 + x | g)")
+        if text in ("0", "1"):
+            intercept = text == "1"
+        elif len(part) == 1 or (part[1].text == "(" and _closing(part, 1) == len(part) - 1):
+            node = parse_expression(part)
+            if not isinstance(node, (Column, Call)):
+                raise refused(repr(text), position, "write groups as (1 + x | g)")
+            plain.append(Term((node,), "1"))
+        else:
+            sums = False
+    if sums:
+        return intercept, plain
+    nodes: dict[Node, str] = {}
+    pieces = " ".join(_placeholders(tokens, nodes))
+    by_name = {name: node for node, name in nodes.items()}
+    text = " ".join(token.text for token in tokens)
+    terms = [_term(each, by_name) for each in _parse(f"v_ ~ {pieces}", text).rhs]
+    return any(not each.factors for each in terms), [each for each in terms if each.factors]
 
 
 def _summands(tokens: list[Token]) -> list[list[Token]]:
@@ -651,8 +686,8 @@ def _combine(bars: list[_Bar]) -> GroupTerms:
     twice = next((slope for slope in slopes if slopes.count(slope) > 1), None)
     intercepts = sum(bar.intercept for bar in bars)
     if intercepts > 1 or twice is not None:
-        what = "intercept" if twice is None else f"slope of {label(twice)!r}"
-        slope = label(slopes[0]) if slopes else "x"
+        what = "intercept" if twice is None else f"slope of {twice.label!r}"
+        slope = slopes[0].label if slopes else "x"
         raise ConfigError(
             f"expected one random {what} of {column!r} in the formula, found several: "
             f"write (1 | {column}), (1 + {slope} | {column}), or "
@@ -667,7 +702,7 @@ def _combine(bars: list[_Bar]) -> GroupTerms:
     if len(bars) > 1 and joint:
         raise ConfigError(
             f"expected all effects of {column!r} correlated, in one term, or none of them, found "
-            f"some correlated beside others: write (1 + {label(slopes[0])} + ... | {column}), or "
+            f"some correlated beside others: write (1 + {slopes[0].label} + ... | {column}), or "
             f"|| in place of |"
         )
     correlated = len(bars) == 1 and not (slopes and bars[0].double)
@@ -690,6 +725,11 @@ def with_placeholders(text: object, nodes: dict[Node, str]) -> list[str]:
         raise ConfigError(
             "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
         )
+    return _placeholders(tokens, nodes)
+
+
+def _placeholders(tokens: list[Token], nodes: dict[Node, str]) -> list[str]:
+    """Return tokens with a placeholder for each column and call."""
     pieces: list[str] = []
     index = 0
     while index < len(tokens):
@@ -771,14 +811,6 @@ MAX_COLUMNS: Final = 4096
 
 
 _MAX_TERMS: Final = 5000
-
-
-class Term(NamedTuple):
-    """A product of expressions, times a number."""
-
-    factors: tuple[Node, ...]
-    """Empty for the intercept."""
-    scale: str
 
 
 @dataclass(frozen=True)
@@ -956,11 +988,14 @@ def _check_response_and_names(terms: Terms) -> None:
     """
     response = terms.response
     slopes = [slope for groups in terms.groups for slope in groups.slopes]
-    slope = next((each for each in slopes if Term((each,), "1") not in terms.terms), None)
+    known = {(frozenset(each.factors), each.scale) for each in terms.terms}
+    slope = next(
+        (each for each in slopes if (frozenset(each.factors), each.scale) not in known), None
+    )
     if slope is not None:
         raise ConfigError(
-            f"expected the slope {label(slope)!r} of the groups also as a term of the formula, "
-            f"found none: add + {label(slope)}"
+            f"expected the slope {slope.label!r} of the groups also as a term of the formula, "
+            f"found none: add + {slope.label}"
         )
     if isinstance(response, Call) and response.function in OUTER:
         raise ConfigError(

@@ -197,3 +197,19 @@ def check_types(
         raise DataError(
             f"expected numbers in column {name!r} of {label}, found {found}{more}: {advice}"
         )
+
+
+def kind_of_column(table: Table, name: str, text: bool = False) -> str:
+    """Return the kind of a column over all sources; ``text`` if it is read as such."""
+    types = table.types_of(name)
+    if text or {"text", "date"} & {kind(type_) for type_ in types}:
+        return "text"
+    if any(pa.types.is_dictionary(type_) for type_ in types):
+        return "category"
+    return "boolean" if all(map(is_boolean, types)) else "number"
+
+
+def is_boolean(type_: Any) -> bool:
+    """Return whether an Arrow type is of truth values, or of categories of them."""
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return bool(pa.types.is_boolean(inner))

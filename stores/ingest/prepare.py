@@ -82,8 +82,6 @@ from streammc.stores.ingest.table_blocks import (
 )
 from streammc.stores.ingest.value_checks import (
     beyond_dtype,
-    check_groups,
-    check_slopes,
     check_values,
     doubtful_levels,
     large_store,
@@ -151,7 +149,11 @@ class Prepared:
         early = None
         if options.formula is not None:
             self._blocks = formula = self._fit(options, labels, grouping)
-            self._design, factors, self.codes = formula.design, formula.factors, formula.coded
+            design, factors, self.codes = formula.design, formula.factors, formula.coded
+            self._design = design
+            self._effects = tuple(map(design.effects_of, self._effects))
+            if self.groups is not None:
+                self.groups = design.effects_of(self.groups)
             options = replace(options, intercept=formula.design.terms.intercept)
             self.columns, block_columns = formula.columns, formula.block_columns
             early = formula.early_scan
@@ -195,10 +197,8 @@ class Prepared:
         levels = LevelCounts(factors, n_features)
         self.scan = levels.widened(self._scan(block_columns, levels, early))
         self._count_levels()
-        if self.groups is not None and self._labels is not None:
-            check_groups(self.groups, self._labels.several, self.columns.features)
-        for each in self._effects:
-            check_slopes(each, self.columns.features)
+        if self.groups is not None and self._labels is not None and not self._labels.several:
+            raise one_group(self.groups.column)
         spelled = missing_spellings(options) is not None
         dropped, missing = self.scan.n_dropped, self._blocks.missing
         self.warnings += row_warnings(table, self.columns, dropped, missing, spelled)

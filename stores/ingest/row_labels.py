@@ -20,11 +20,19 @@ from streammc.errors import ConfigError, DataError
 from streammc.group_table import CrossedFactor, GroupTable
 from streammc.stores.format.group_arrays import group_starts, one_group
 from streammc.stores.format.layout import MAX_ID_BYTES, MAX_LEVELS, ROW_GROUP, ROW_ID
-from streammc.stores.formula.fitted import MOST_LEVELS
-from streammc.stores.formula.parser import Column, GroupTerms, columns_of, read_groups, read_terms
+from streammc.stores.formula.bases import BASES
+from streammc.stores.formula.fitted import MOST_LEVELS, has_levels
+from streammc.stores.formula.parser import (
+    Call,
+    GroupTerms,
+    Term,
+    columns_of,
+    read_groups,
+    read_terms,
+)
 from streammc.stores.ingest.column_values import iso_text
 from streammc.stores.ingest.column_values import kind as kind_of
-from streammc.stores.ingest.columns import check_zones, require_column
+from streammc.stores.ingest.columns import check_zones, kind_of_column, require_column
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.shuffle import append, group_key, group_order
@@ -351,7 +359,13 @@ def _chosen(
     """Return what becomes of the effects that are written."""
     combined = [each for each in written if each.parts]
     alone = len(written) == 1 and not combined
-    many_slopes = [each for each in written if len(each.slopes) > 1 or not each.intercept]
+    many_slopes = [
+        each
+        for each in written
+        if not each.intercept
+        or len(each.slopes) > 1
+        or any(makes_several(table, slope) for slope in each.slopes)
+    ]
     if alone and not many_slopes and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
         return ChosenGroups(written[0])
     for each in written:
@@ -381,6 +395,17 @@ def _chosen(
         return _all_crossed(written, choices)
     columns = tuple(each.column for each in written if each not in integrated)
     return ChosenGroups(integrated[0] if integrated else None, columns)
+
+
+def makes_several(table: Table, slope: Term) -> bool:
+    """Return whether a slope can be several columns of the design: levels, a basis, a product."""
+    kinds = {
+        name: kind_of_column(table, name) for node in slope.factors for name in columns_of(node)
+    }
+    return len(slope.factors) > 1 or any(
+        has_levels(node, kinds) or (isinstance(node, Call) and node.function in BASES)
+        for node in slope.factors
+    )
 
 
 def _all_crossed(written: Sequence[GroupTerms], choices: Mapping[str, str]) -> ChosenGroups:
@@ -716,8 +741,7 @@ def arrange(
     order = group_order(labels, group_key(0))
     name = getattr(groups, "name", None)
     column = name if isinstance(name, str) and name else "group"
-    slopes = tuple(map(Column, terms[1:]))
-    chosen = GroupTerms(column, slopes, bool(correlated) or not slopes)
+    chosen = GroupTerms(column, (), bool(correlated) or len(terms) == 1).of_columns(terms[1:])
     ordered = [array[order] if len(array) else array for array in arrays]
     return ordered, order if ids is None else ids[order], table_of(chosen, labels[order])
 

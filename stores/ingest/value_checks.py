@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from streammc.errors import ConfigError, DataError
+from streammc.errors import DataError
 from streammc.likelihood.pass_cost import pass_cost, seconds_text
 from streammc.numerics.process_limits import available_threads
 from streammc.protocols import Vector
-from streammc.stores.format.group_arrays import one_group
 from streammc.stores.formula.fitted import Design, is_factor
-from streammc.stores.formula.parser import GroupTerms, label
+from streammc.stores.formula.parser import label
 from streammc.stores.ingest.coded_factors import CodedFactor, lone_factors
 from streammc.stores.ingest.column_values import DECIMAL_COMMA, NUMBER, kind
 from streammc.stores.ingest.columns import Columns
@@ -129,24 +128,6 @@ def beyond_dtype(scan: Scan, dtype: str, mean: Vector, scale: Vector) -> int | N
         high = np.abs((scan.maximum[: mean.size] - mean) / scale)
     size = np.maximum(low, high)
     return next(iter(np.flatnonzero(size > largest(dtype)).tolist()), None)
-
-
-def check_groups(groups: GroupTerms, several: bool, features: Sequence[str]) -> None:
-    """Refuse a single group, and a slope that is no column of the design."""
-    if not several:
-        raise one_group(groups.column)
-    check_slopes(groups, features)
-
-
-def check_slopes(groups: GroupTerms, features: Sequence[str]) -> None:
-    """Refuse a slope that is no column of the design."""
-    for name in groups.terms:
-        if name not in features and name != "1":
-            raise ConfigError(
-                f"expected one column of numbers as the slope of {groups.column!r}, found "
-                f"{name!r}, which is a factor or makes several: take a number, or write "
-                f"(1 | {groups.column})"
-            )
 
 
 def _check_range(name: str, index: int, scan: Scan, options: IngestOptions) -> None:
