@@ -77,13 +77,13 @@ from streammc.samplers.crossed.sweep import (
 )
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
-BLOCK_ROWS: Final = 1 << 13
+BLOCK_ROWS: Final = 1 << 11
 """Rows of the levels that are drawn together, unless one has more."""
 CLIMBS: Final = 12
 """Sweeps before the first that only go uphill, with the scales of the effects as they are."""
 CURVED_ROWS: Final = 1 << 16
 """Rows by whose curvature theta is proposed."""
-CURVED_LEVELS: Final = 1 << 12
+CURVED_LEVELS: Final = 1 << 10
 """Levels of a factor by whose curvature its covariance is proposed."""
 CONDITIONALS: Final = 2
 """Proposals of how an effect follows from the others, in a sweep."""
@@ -300,10 +300,11 @@ def _add_others(table, rows_z, f, begin, count, effects, eta):  # type: ignore[n
 
 
 @inline
-def _sums(low, high, terms, own, k, gradient, A):  # type: ignore[no-untyped-def]
+def _sums(low, high, terms, own, k, curved, gradient, A):  # type: ignore[no-untyped-def]
     """Return the log-likelihood of the rows of a level, and write two derivatives.
 
-    ``gradient`` (k,) and, as its lower triangle, minus the Hessian ``A`` (k, k) are in its effects.
+    ``gradient`` (k,) and, if ``curved``, as its lower triangle, minus the Hessian ``A`` (k, k) are
+    in its effects.
     """
     value, gradient[0], A[0, 0] = _first_sums(low, high, terms, own)
     count = high - low
@@ -311,6 +312,8 @@ def _sums(low, high, terms, own, k, gradient, A):  # type: ignore[no-untyped-def
     for c in range(1, k):
         z = own[c, low:high]
         gradient[c] = _sum(count, score, z)
+        if not curved:
+            continue
         for i in range(count):
             product[i] = -bend[i] * z[i]
         for d in range(c + 1):
@@ -451,7 +454,8 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                 place, tried = table.effect[f] + (l - first) * k, trial[l - low]
                 for c in range(k):
                     u[c] = effects[place + c] if attempt == 0 else tried[1 + c]
-                rows_alone = _sums(start, stop, terms, own, k, gradient, A)
+                curved = mode != STAY or (l - first) % stride == 0
+                rows_alone = _sums(start, stop, terms, own, k, curved, gradient, A)
                 if attempt == 0:
                     likelihood += rows_alone
                     _keep(table, walk, f, l, stride, gradient, A)
@@ -582,17 +586,27 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
     for at in range(0, n, TILE):
         count = min(TILE, n - at)
         _load(family, rows, 0, at, count, walk, y, 0)
-        for g in range(F):
+        curved, low = at // TILE % stride == 0, 0
+        while low < count:  # the rows of a level of the first factor are together
+            while table.start[l + 1] <= at + low:
+                l += 1
+            high, k = min(count, table.start[l + 1] - at), table.component[1]
+            for c in range(k):
+                column, first = table.column[c], q + s + c
+                u, once, twice = moving[l * k + c, 0], moving[l * k + c, 1], moving[l * k + c, 2]
+                for i in range(low, high):
+                    x = 1.0 if column < 0 else z[column, i]
+                    eta[i] += x * u
+                    z[first, i] = x * once
+                    if curved:
+                        z[D + c, i] = x * twice
+            low = high
+        for g in range(1, F):
             components = table.component[g]
             k = table.component[g + 1] - components
             for i in range(count):
-                if g == 0:
-                    while table.start[l + 1] <= at + i:
-                        l += 1
-                    place[i] = l * k
-                else:
-                    code = table.codes[g - 1, at + i]
-                    place[i] = table.effect[g] + (code - table.first[g]) * k
+                code = table.codes[g - 1, at + i]
+                place[i] = table.effect[g] + (code - table.first[g]) * k
             for c in range(k):
                 column, first, second = table.column[components + c], q + s, D
                 first, second = first + components + c, second + components + c
@@ -600,7 +614,8 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
                     x = 1.0 if column < 0 else z[column, i]
                     eta[i] += x * moving[place[i] + c, 0]
                     z[first, i] = x * moving[place[i] + c, 1]
-                    z[second, i] = x * moving[place[i] + c, 2]
+                    if curved:
+                        z[second, i] = x * moving[place[i] + c, 2]
         out = _evaluate(link, family, walk, y, 0, count)
         if weighted:
             for k_out in range(out.shape[0]):
@@ -618,7 +633,7 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
         for a in range(s):
             for i in range(count):
                 gradient[q + a] += out[2 + a, i]
-        if at // TILE % stride != 0:
+        if not curved:
             continue
         for j in range(D):
             for i in range(count):

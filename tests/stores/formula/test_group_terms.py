@@ -29,6 +29,14 @@ ACCEPTED = {
     "y ~ x + (0 + x | g)": (("x",), True, ["", "x"]),
     "y ~ x + z + (0 + x + z | g)": (("x", "z"), True, ["", "x", "z"]),
     "y ~ (a + b)**2 + (1 | g)": (("1",), True, ["", "a", "b", "a:b"]),
+    "y ~ x + (x - 1 | g)": (("x",), True, ["", "x"]),
+    "y ~ a * b + (a * b || g)": (("1", "a", "b", "a:b"), False, ["", "a", "b", "a:b"]),
+    "y ~ a * b + (1 + a + b:a | g)": (("1", "a", "b:a"), True, ["", "a", "b", "a:b"]),
+    "y ~ C(a) * x + ((C(a) + x) ** 2 - x | g)": (
+        ("1", "C(a)", "C(a):x"),
+        True,
+        ["", "C(a)", "x", "C(a):x"],
+    ),
 }
 
 
@@ -81,7 +89,10 @@ REFUSED = {
     "y ~ x + (1 | g | h)": "name a column",
     "y ~ x + (1 | )": "one column of labels",
     "y ~ x + ( | g)": "write groups as",
-    "y ~ x + (x - 1 | g)": "write groups as",
+    "y ~ x + (x * | g)": "a formula that combines terms by",
+    "y ~ x + (1 + x:x2 | g)": "the slope 'x:x2' of the groups also as a term of the formula",
+    "y ~ x + (2:x | g)": "the slope '2:x' of the groups also as a term of the formula",
+    "y ~ x + (x x | g)": "write an operator such as [+] before it",
     "y ~ x + (1 + z | g)": "the slope 'z' of the groups also as a term of the formula",
     "y ~ x:z + (1 + x | g)": "add [+] x",
     "y ~ x + 1 | g": "in parentheses as a term of their own",

@@ -512,3 +512,58 @@ def test_a_store_keeps_the_slopes_of_its_factors(tmp_path: Path) -> None:
     assert text != damaged.read_text()
     with pytest.raises(StoreError):
         streammc.open_store(tmp_path / "t.zarr")
+
+
+def slopes_table() -> dict[str, Any]:
+    """Return 300 rows of 12 groups, with a factor of three levels and a truth value."""
+    rng = np.random.default_rng(4)
+    n = 300
+    return {
+        "y": rng.normal(size=n), "x": rng.normal(size=n), "z": rng.normal(size=n),
+        "g": rng.integers(0, 12, n), "c": np.array(list("abc"))[rng.integers(0, 3, n)],
+        "t": rng.random(n) < 0.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("formula", "names", "correlated"),
+    [
+        ("y ~ c + (1 + c | g)", ["1", "c[T.b]", "c[T.c]"], True),
+        ("y ~ 0 + c + (0 + c | g)", ["c[a]", "c[b]", "c[c]"], True),
+        ("y ~ x * z + (x * z || g)", ["1", "x", "z", "x:z"], False),
+        ("y ~ z:x + (x:z | g)", ["1", "z:x"], True),
+        ("y ~ x * c + (x * c | g)", None, True),
+        ("y ~ poly(x, 2) + (poly(x, 2) | g)", ["1", "poly(x, 2)[1]", "poly(x, 2)[2]"], True),
+    ],
+)
+def test_slopes_are_all_columns_of_a_term(
+    formula: str, names: list[str] | None, correlated: bool
+) -> None:
+    data = streammc.from_table(slopes_table(), formula=formula)
+    (stated,) = data.attributes["crossed"]
+    assert (names or ["1", *data.feature_names[1:]]) == stated["terms"]
+    assert correlated == stated["correlated"]
+
+
+def test_a_slope_of_one_column_is_integrated_whatever_it_is_made_of() -> None:
+    data = streammc.from_table(slopes_table(), formula="y ~ t + (1 + t | g)")
+    assert ["1", data.feature_names[1]] == data.attributes["groups"]["terms"]
+
+
+def test_levels_without_their_intercept_are_not_the_columns_of_the_formula() -> None:
+    with pytest.raises(ConfigError, match=r"found 'c\[a\]', which is not: .* \(1 [+] ... \| g\)"):
+        streammc.from_table(slopes_table(), formula="y ~ c + (0 + c | g)")
+
+
+def test_slopes_of_levels_are_those_of_their_indicators() -> None:
+    table = slopes_table()
+    table |= {"b": 1.0 * (table["c"] == "b"), "d": 1.0 * (table["c"] == "c")}
+    of_factor, of_columns = (
+        streammc.sample(
+            streammc.from_table(table, formula=formula, standardize=False),
+            streammc.models.gaussian(), seed=3, chains=1, warmup=20, draws=30,
+        )["posterior"]
+        for formula in ("y ~ x + c + (1 + c | g)", "y ~ x + b + d + (1 + b + d | g)")
+    )  # fmt: skip
+    for name in ("beta", "tau", "rho", "sigma"):
+        np.testing.assert_array_equal(of_factor[name], of_columns[name])
