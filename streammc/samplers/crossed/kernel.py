@@ -419,7 +419,8 @@ class RowsPosition(Position):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return parameters and effects, and what warm-up has learnt."""
         walk = self._walk
-        return {"theta": walk.theta, "effects": walk.effects, "pull": walk.pull}
+        learnt = {"pull": walk.pull, "chance": walk.chance}
+        return {"theta": walk.theta, "effects": walk.effects, **learnt}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from :meth:`arrays`."""

@@ -54,15 +54,12 @@ from streammc.numerics.jit import (
     record_type,
     vector,
 )
-from streammc.numerics.prior import COLUMNS, SHAPE, log_prior, prior_curvature
+from streammc.numerics.prior import COLUMNS, log_prior, prior_curvature
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.crossed.sweep import (
     CROSSED_TYPE,
     Crossed,
-    conditional,
-    conditional_prior,
-    conditional_step,
-    covariance_of,
+    draw_effect,
     draw_scales,
     factorise,
     log_t,
@@ -71,8 +68,6 @@ from streammc.samplers.crossed.sweep import (
     solve_step,
     solve_upper,
     spread,
-    write_conditional,
-    write_parameters,
     write_precision,
 )
 
@@ -83,16 +78,11 @@ CLIMBS: Final = 12
 """Sweeps before the first that only go uphill, with the scales of the effects as they are."""
 CURVED_ROWS: Final = 1 << 16
 """Rows by whose curvature theta is proposed."""
-CURVED_LEVELS: Final = 1 << 10
-"""Levels of a factor by whose curvature its covariance is proposed."""
-CONDITIONALS: Final = 2
-"""Proposals of how an effect follows from the others, in a sweep."""
 _APART: Final = 8
 """Numbers between rows of scratch, which would share a place of the cache at powers of 2."""
-CLIMB: Final = 1
-STAY: Final = 2
 _LEARNT: Final = 0.1
-"""Weight of a sweep of warm-up in the information of a row."""
+"""Weight of a sweep of warm-up in the information of a row, and in how often a move is accepted."""
+_LEAST_CHANCE: Final = 0.02
 
 
 class Family(NamedTuple):
@@ -136,10 +126,10 @@ class Walk(NamedTuple):
     """(E,) ``a``, by :func:`set_powers`."""
     before: Vector
     """Scratch (E,): effects before a step of theta."""
-    score: Vector
-    """Scratch (E,): derivatives of the log-likelihood of the rows in the effects of a factor."""
-    bend: Vector
-    """Scratch: minus the second ones (k, k), of some of its levels."""
+    chance: Vector
+    """(C,) how often an effect is accepted that is proposed apart."""
+    apart: Vector
+    """(C,) whether it was in the last sweep; NaN: it was not proposed."""
     moving: Matrix
     """Scratch (E, 3): effects, and two derivatives of them in the logarithm of the scale."""
     known: Vector
@@ -178,8 +168,8 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         information=np.zeros(1),
         power=np.ones(effects),
         before=np.zeros(effects),
-        score=np.zeros(effects),
-        bend=np.zeros(int((np.diff(table.component) ** 2 * bent_levels(table)).max())),
+        chance=np.ones(len(table.column)),
+        apart=np.full(len(table.column), math.nan),
         moving=np.zeros((effects, 3)),
         known=np.zeros(block),
         own=np.ones((widest, block + _APART)),
@@ -191,13 +181,6 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         eta=np.zeros(p * TILE),
         out=np.zeros((1 + p + p * (p + 1) // 2) * TILE),
     )
-
-
-def bent_levels(table: Crossed) -> Index:
-    """Return the number of levels of each factor (F,) of which ``Walk.bend`` has some."""
-    levels = np.diff(table.first)
-    stride = np.maximum(levels // CURVED_LEVELS, 1)
-    return np.where(np.diff(table.component) > 1, -(-levels // stride), 0)
 
 
 def steps_of(table: Crossed, linear: int) -> Index:
@@ -300,11 +283,10 @@ def _add_others(table, rows_z, f, begin, count, effects, eta):  # type: ignore[n
 
 
 @inline
-def _sums(low, high, terms, own, k, curved, gradient, A):  # type: ignore[no-untyped-def]
+def _sums(low, high, terms, own, k, gradient, A):  # type: ignore[no-untyped-def]
     """Return the log-likelihood of the rows of a level, and write two derivatives.
 
-    ``gradient`` (k,) and, if ``curved``, as its lower triangle, minus the Hessian ``A`` (k, k) are
-    in its effects.
+    ``gradient`` (k,) and, as its lower triangle, minus the Hessian ``A`` (k, k) are in its effects.
     """
     value, gradient[0], A[0, 0] = _first_sums(low, high, terms, own)
     count = high - low
@@ -312,8 +294,6 @@ def _sums(low, high, terms, own, k, curved, gradient, A):  # type: ignore[no-unt
     for c in range(1, k):
         z = own[c, low:high]
         gradient[c] = _sum(count, score, z)
-        if not curved:
-            continue
         for i in range(count):
             product[i] = -bend[i] * z[i]
         for d in range(c + 1):
@@ -372,28 +352,13 @@ def _proposal(k, precision, unit, u, gradient, A, root, centre):  # type: ignore
     return value
 
 
-@inline
-def _keep(table, walk, f, l, stride, gradient, A):  # type: ignore[no-untyped-def]
-    """Write two derivatives of the rows of a level, of the second only of some levels."""
-    number, k = l - table.first[f], gradient.shape[0]
-    for c in range(k):
-        walk.score[table.effect[f] + number * k + c] = gradient[c]
-    if k > 1 and number % stride == 0:
-        at = number // stride * k * k
-        for c in range(k):
-            for d in range(c + 1):
-                walk.bend[at + c * k + d] = A[c, d]
-                walk.bend[at + d * k + c] = A[c, d]
-
-
 @jit(f8(*_PROBLEM, i8, i8, GENERATOR_TYPE))
-def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept the effects of factor ``f``, or go uphill, or, by ``mode``, stay.
+def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept the effects of factor ``f``, or, with ``climb``, go uphill.
 
-    Return the log-likelihood of the rows afterwards, and write ``score`` and ``bend``.
+    Return the log-likelihood of the rows afterwards.
     """
-    climb, likelihood = mode == CLIMB, 0.0
-    stride = max((table.first[f + 1] - table.first[f]) // CURVED_LEVELS, 1)
+    likelihood = 0.0
     p, first, last = 1 + family.scalars, table.first[f], table.first[f + 1]
     k = table.component[f + 1] - table.component[f]
     columns = table.column[table.component[f] : table.component[f + 1]]
@@ -405,7 +370,7 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
     scales = walk.theta[at + table.parameter[f] : at + table.parameter[f + 1]]
     write_precision(scales, k, inverse, precision)
     A, root, gradient, centre = np.empty((k, k)), np.zeros((k, k)), np.empty(k), np.empty(k)
-    u, away, score, bend = np.empty(k), np.empty(k), np.empty(k), np.empty((k, k))
+    u, away = np.empty(k), np.empty(k)
     for c in range(k):
         if columns[c] < 0:
             own[c] = 1.0
@@ -428,7 +393,7 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                 if columns[c] >= 0:
                     for i in range(count):
                         own[c, at + i] = walk.z[columns[c], i]
-        for attempt in range(1 if mode == STAY else 2):
+        for attempt in range(2):
             for l in range(low, high):
                 start, stop = table.start[l + f] - begin, table.start[l + 1 + f] - begin
                 place = table.effect[f] + (l - first) * k
@@ -454,19 +419,10 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                 place, tried = table.effect[f] + (l - first) * k, trial[l - low]
                 for c in range(k):
                     u[c] = effects[place + c] if attempt == 0 else tried[1 + c]
-                curved = mode != STAY or (l - first) % stride == 0
-                rows_alone = _sums(start, stop, terms, own, k, curved, gradient, A)
+                rows_alone = _sums(start, stop, terms, own, k, gradient, A)
                 if attempt == 0:
                     likelihood += rows_alone
-                    _keep(table, walk, f, l, stride, gradient, A)
                     tried[1 + 2 * k + k * k] = rows_alone
-                    if mode == STAY:
-                        continue
-                else:
-                    for c in range(k):
-                        score[c] = gradient[c]
-                        for d in range(c + 1):
-                            bend[c, d] = A[c, d]
                 value = _proposal(k, precision, unit, u, gradient, A, root, centre)
                 value += rows_alone
                 if attempt == 0:
@@ -499,7 +455,6 @@ def draw_effects(link, family, table, rows, walk, f, mode, rng):  # type: ignore
                     accepted = math.log(1.0 - rng.random()) < ratio
                 if accepted:
                     likelihood += rows_alone - tried[1 + 2 * k + k * k]
-                    _keep(table, walk, f, l, stride, score, bend)
                     for c in range(k):
                         effects[place + c] = u[c]
         low = high
@@ -702,94 +657,114 @@ def _newton(family, climb, A, gradient, curvature, theta, root, mean):  # type: 
     return 1
 
 
-@inline
-def _step_of_rows(table, walk, f, c, b, s, sigma, eta, slope, root, mean):  # type: ignore[no-untyped-def]
-    """Write centre and root of the precision of a Newton step of b; return if it has one.
+@jit(f8(*_PROBLEM, i8, i8, matrix))
+def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of all rows; write two derivatives of each level's in effect ``c``.
 
-    Derivatives of the rows are by ``Walk.score`` and ``bend``: effect c of a level changes with b
-    by the other effects times s.
+    Minus the second, where it is not below 0, and the first, into ``known`` (3, levels).
     """
-    k = sigma.shape[0]
-    stride = max((table.first[f + 1] - table.first[f]) // CURVED_LEVELS, 1)
-    gradient, A, moved = np.zeros(k - 1), np.zeros((k - 1, k - 1)), np.empty(k - 1)
-    for number in range(table.first[f + 1] - table.first[f]):
-        at = table.effect[f] + number * k
-        for i in range(k - 1):
-            moved[i] = s * walk.effects[at + (i if i < c else i + 1)]
-            gradient[i] += walk.score[at + c] * moved[i]
-        if number % stride == 0:
-            weight = stride * max(walk.bend[number // stride * k * k + c * k + c], 0.0)
-            for i in range(k - 1):
-                for j in range(i + 1):
-                    A[i, j] += weight * moved[i] * moved[j]
-    return conditional_step(c, b, s, sigma, eta, slope, gradient, A, root, mean)
+    k, first = table.component[f + 1] - table.component[f], table.first[f]
+    column, p = table.column[table.component[f] + c], 1 + family.scalars
+    weighted, n = table.row_weight.shape[1] > 0, int(table.rows)
+    total, l = 0.0, first
+    known[:2] = 0.0
+    for at in range(0, n, TILE):
+        count, low = min(TILE, n - at), 0
+        _load(family, rows, f, at, count, walk, walk.y, 0)
+        _add_others(table, walk.z, f, at, count, walk.effects, walk.eta)
+        begun = l
+        while low < count:
+            while table.start[l + 1 + f] <= at + low:
+                l += 1
+            high, place = min(count, table.start[l + 1 + f] - at), table.effect[f] + (l - first) * k
+            for d in range(k):
+                own, u = table.column[table.component[f] + d], walk.effects[place + d]
+                for i in range(low, high):
+                    walk.eta[i] += u if own < 0 else u * walk.z[own, i]
+            low = high
+        out = _evaluate(link, family, walk, walk.y, 0, count)
+        for i in range(count):
+            x = 1.0 if column < 0 else walk.z[column, i]
+            w = table.row_weight[f, at + i] if weighted else 1.0
+            total += w * out[0, i]
+            walk.terms[0, i] = w * out[1, i] * x
+            walk.terms[1, i] = -w * out[1 + p, i] * x * x
+        l, low = begun, 0
+        while low < count:
+            while table.start[l + 1 + f] <= at + low:
+                l += 1
+            high = min(count, table.start[l + 1 + f] - at)
+            for i in range(low, high):
+                known[0, l - first] += walk.terms[1, i]
+                known[1, l - first] += walk.terms[0, i]
+            low = high
+    for l in range(known.shape[1]):
+        known[0, l] = max(known[0, l], 0.0)
+    return total
+
+
+@inline
+def _quadratic(known, effects, k, c):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood by its second-order expansion, but for that without the effect."""
+    total = 0.0
+    for l in range(known.shape[1]):
+        u = effects[l * k + c]
+        total += u * (known[1, l] - 0.5 * known[0, l] * u)
+    return total
 
 
 @inline
 def _weak_effect(table, walk, f, rng):  # type: ignore[no-untyped-def]
-    """Return an effect of factor ``f``, the oftener the less its rows say about it."""
+    """Return an effect of factor ``f``, the oftener the less its rows say about it, or -1.
+
+    And the oftener the more often it has been accepted.
+    """
     k, levels = table.component[f + 1] - table.component[f], table.first[f + 1] - table.first[f]
-    weight = np.full(k, 0.1 * levels)
+    weight = np.zeros(k)
     for at in range(table.effect[f], table.effect[f + 1], k):
         for c in range(k):
             weight[c] += walk.power[at + c]
-    left = rng.random() * weight.sum()
-    for c in range(k - 1):
+    for c in range(k):
+        weight[c] *= walk.chance[table.component[f] + c] / levels
+    left = rng.random() * max(weight.sum(), 1.0)
+    for c in range(k):
         left -= weight[c]
         if left < 0.0:
             return c
-    return k - 1
+    return -1
 
 
 @jit(f8(*_PROBLEM, i8, f8, GENERATOR_TYPE))
-def draw_conditional(link, family, table, rows, walk, f, likelihood, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept how one effect of factor ``f`` follows from the others of its level.
+def draw_apart(link, family, table, rows, walk, f, likelihood, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept an effect of factor ``f``, with scale and correlations drawn without it.
 
-    ``likelihood``, ``Walk.score`` and ``bend`` are those of :func:`draw_effects`; return that of
-    the rows afterwards.
+    The proposal is of the model whose log-likelihood is the second-order expansion where the effect
+    is 0 (see :func:`~streammc.samplers.crossed.sweep.draw_effect`), and accepted by what that
+    leaves out. ``likelihood`` is that of the rows; return it afterwards.
     """
-    k, linear = table.component[f + 1] - table.component[f], family.q + family.scalars
-    at = linear + table.parameter[f]
-    own = walk.theta[at : linear + table.parameter[f + 1]]
-    prior = np.ascontiguousarray(family.prior[at : at + own.shape[0], :COLUMNS])
+    k, at = table.component[f + 1] - table.component[f], family.q + family.scalars
     c = _weak_effect(table, walk, f, rng)
-    sigma = np.zeros((k, k))
-    covariance_of(own, sigma)
-    new, b, slope = np.empty_like(own), np.empty(k - 1), np.empty_like(own)
-    root, back_root = np.zeros((k - 1, k - 1)), np.zeros((k - 1, k - 1))
-    mean, back, away = np.empty(k - 1), np.empty(k - 1), np.empty(k - 1)
-    s, eta = conditional(sigma, c, b), prior[k, SHAPE] - 0.5 * (k - 2.0)
-    density = likelihood + conditional_prior(own, k, prior, slope)
-    if not _step_of_rows(table, walk, f, c, b, s, sigma, eta, slope[c], root, mean):
+    if c < 0:
         return likelihood
-    wide = spread(k - 1, rng)
-    for i in range(k - 1):
-        away[i] = rng.standard_normal() * wide
-    solve_upper(root, away)
-    there = mean + away
-    write_conditional(sigma, c, there, s)
-    if not write_parameters(sigma, new):
-        return likelihood
+    own = walk.theta[at + table.parameter[f] : at + table.parameter[f + 1]]
+    prior = np.ascontiguousarray(
+        family.prior[at + table.parameter[f] : at + table.parameter[f + 1], :COLUMNS]
+    )
     effects = walk.effects[table.effect[f] : table.effect[f + 1]]
-    before, bend = effects[c::k].copy(), walk.bend.copy()
-    score = walk.score[table.effect[f] : table.effect[f + 1]].copy()
-    for left in range(0, effects.shape[0], k):
-        for i in range(k - 1):
-            other = effects[left + (i if i < c else i + 1)]
-            effects[left + c] += s * (there[i] - b[i]) * other
-    proposed = draw_effects(link, family, table, rows, walk, f, STAY, rng)
-    value = proposed + conditional_prior(new, k, prior, slope)
-    if math.isfinite(value) and _step_of_rows(
-        table, walk, f, c, there, s, sigma, eta, slope[c], back_root, back
-    ):
-        gain = value - density + log_t(back_root, b - back) - log_t(root, there - mean)
-        if math.log(1.0 - rng.random()) < gain:
-            own[:] = new
-            return proposed
-    for number in range(before.shape[0]):
-        effects[number * k + c] = before[number]
-    walk.score[table.effect[f] : table.effect[f + 1]] = score
-    walk.bend[:] = bend
+    before, old = effects.copy(), own.copy()
+    known = np.empty((3, table.first[f + 1] - table.first[f]))
+    effects[c::k] = 0.0
+    expand_effect(link, family, table, rows, walk, f, c, known)
+    effects[:] = before
+    draw_effect(own, k, c, prior, known, effects, rng)
+    gain = _quadratic(known, before, k, c) - _quadratic(known, effects, k, c)
+    proposed = expand_effect(link, family, table, rows, walk, f, c, known)
+    accepted = math.log(1.0 - rng.random()) < gain + proposed - likelihood
+    walk.apart[table.component[f] + c] = 1.0 if accepted else 0.0
+    if accepted:
+        return proposed
+    effects[:] = before
+    own[:] = old
     return likelihood
 
 
@@ -903,11 +878,11 @@ def shift(family, table, f, walk, rng):  # type: ignore[no-untyped-def]
 def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyped-def]
     """Draw everything once; return the log density of responses and effects, but for the prior."""
     F, linear = table.first.shape[0] - 1, family.q + family.scalars
+    walk.apart[:] = math.nan
     if not climb:
         shift_nested(table, family.prior, linear, walk.theta[linear:], walk.effects, rng)
     for f in range(F):
-        mode = CLIMB if climb else 0
-        likelihood = draw_effects(link, family, table, rows, walk, f, mode, rng)
+        likelihood = draw_effects(link, family, table, rows, walk, f, climb, rng)
         if climb:
             continue
         shift(family, table, f, walk, rng)
@@ -919,9 +894,8 @@ def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyp
                     scatter[c, d] += walk.effects[place + c] * walk.effects[place + d]
         own, levels = walk.theta[at : linear + table.parameter[f + 1]], table.first[f + 1]
         draw_scales(own, k, float(levels - table.first[f]), scatter, family.prior, at, rng)
-        if own.shape[0] > k:
-            for _ in range(CONDITIONALS):
-                likelihood = draw_conditional(link, family, table, rows, walk, f, likelihood, rng)
+        for _ in range(min(k, 2)):
+            likelihood = draw_apart(link, family, table, rows, walk, f, likelihood, rng)
     value = draw_theta(link, family, table, rows, walk, climb, rng)
     for f in range(F):  # the density of v becomes that of the effects
         k = table.component[f + 1] - table.component[f]
@@ -946,7 +920,7 @@ def set_powers(table, walk):  # type: ignore[no-untyped-def]
 
 @jit(types.void(CROSSED_TYPE, WALK_TYPE), borrow=True)
 def learn(table, walk):  # type: ignore[no-untyped-def]
-    """Let a sweep of warm-up count for the information of a row on effects."""
+    """Let a sweep of warm-up count for how the next ones move."""
     F = table.first.shape[0] - 1
     per_weight = walk.information[0] * table.rows / table.total
     linear = walk.theta.shape[0] - table.parameter[F]
@@ -955,4 +929,7 @@ def learn(table, walk):  # type: ignore[no-untyped-def]
             scale = walk.theta[linear + table.parameter[f] + c]
             at = table.component[f] + c
             walk.pull[at] += _LEARNT * (per_weight * math.exp(2.0 * scale) - walk.pull[at])
+            if math.isfinite(walk.apart[at]):
+                chance = walk.chance[at] + _LEARNT * (walk.apart[at] - walk.chance[at])
+                walk.chance[at] = max(chance, _LEAST_CHANCE)
     set_powers(table, walk)

@@ -63,7 +63,7 @@ from streammc.numerics.jit import (
     record_type,
     vector,
 )
-from streammc.numerics.prior import SHAPE, log_prior
+from streammc.numerics.prior import COLUMNS, SHAPE, log_prior
 from streammc.protocols import Index, Matrix, Vector
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
@@ -73,7 +73,9 @@ Codes = Annotated[NDArray[np.int32], 2]
 CENTRED: Final = 0
 """Density of a scale or partial correlation given effects."""
 MOVING: Final = 1
-"""Density of a scale given effects in its units, and the responses."""
+"""Density of a scale by which something is multiplied."""
+INTEGRATED: Final = 2
+"""Density of the scale of one effect given the other effects and the responses."""
 TRIES: Final = 3
 """Proposals of how an effect follows from the others, in a sweep."""
 DF: Final = 10.0
@@ -217,8 +219,11 @@ def _density(kind, t, own, at, k, linear, square, row, theta, slope, root, x):  
     """Return the log density of parameter ``at`` of a covariance at ``t``, and write it there.
 
     ``CENTRED``: ``linear`` (1,) is a number m of effects of which ``square`` (k, k) is the Cholesky
-    factor of the sum of squares. ``MOVING``: exp(linear tau - square tau^2 / 2) of a scale tau, by
-    which something is multiplied. Times the prior, a row of its table.
+    factor of the sum of squares. ``MOVING``: exp(linear tau - square tau^2 / 2) of a scale tau.
+    ``INTEGRATED``: the effect follows from the others of its level,
+    at the parameter ``linear[0]`` by the means in row 2 of ``square`` (3, levels) with the standard
+    deviation ``linear[1]``, both in proportion to its scale, and has the likelihood exp(row 1 u -
+    row 0 u^2 / 2). Times the prior, a row of its table.
     """
     own[at] = t
     theta[0] = t
@@ -235,8 +240,20 @@ def _density(kind, t, own, at, k, linear, square, row, theta, slope, root, x):  
                 x[r] = total / root[r, r]
                 value -= 0.5 * x[r] * x[r]
         return value
-    scale = math.exp(t)
-    return value + linear[0] * scale - 0.5 * square[0, 0] * scale * scale
+    if kind == MOVING:
+        scale = math.exp(t)
+        return value + linear[0] * scale - 0.5 * square[0, 0] * scale * scale
+    ratio, product = math.exp(t - linear[0]), 1.0
+    variance = (ratio * linear[1]) ** 2
+    for l in range(square.shape[1]):
+        information, score, mean = square[0, l], square[1, l], ratio * square[2, l]
+        away, wide = score - information * mean, 1.0 + variance * information
+        value += 0.5 * variance * away * away / wide + mean * (score - 0.5 * information * mean)
+        product *= wide
+        if l % 8 == 7:
+            value -= 0.5 * math.log(product)
+            product = 1.0
+    return value - 0.5 * math.log(product)
 
 
 @jit(types.void(i8, vector, i8, i8, vector, matrix, matrix, i8, GENERATOR_TYPE))
@@ -276,6 +293,46 @@ def slice_scale(kind, own, at, k, linear, square, table, prior, rng):  # type: i
             return
 
 
+@inline
+def draw_covariance(own, k, levels, root, table, prior, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept a covariance given effects, whose squares and products have this root.
+
+    The proposal is inverse Wishart of ``levels - 1`` degrees of freedom, by Bartlett's
+    decomposition. What is left of the density is bounded where those of the scales and an LKJ
+    prior are.
+    """
+    for i in range(k):
+        if not root[i, i] > 0.0 or levels <= k:
+            return
+    A, sigma = np.zeros((k, k)), np.zeros((k, k))
+    new, slope = np.empty_like(own), np.empty_like(own)
+    for i in range(k):
+        A[i, i] = math.sqrt(2.0 * rng.standard_gamma(0.5 * (levels - 1.0 - i)))
+        for j in range(i):
+            A[i, j] = rng.standard_normal()
+    half = root.T.copy()
+    for j in range(k):  # A^-1 root', so that its square has the precision of a Wishart matrix
+        for i in range(k):
+            for m in range(i):
+                half[i, j] -= A[i, m] * half[m, j]
+            half[i, j] /= A[i, i]
+    for i in range(k):
+        for j in range(k):
+            for m in range(k):
+                sigma[i, j] += half[m, i] * half[m, j]
+    if not write_parameters(sigma, new):
+        return
+    priors = np.ascontiguousarray(table[prior : prior + own.shape[0], :COLUMNS])
+    ratio = conditional_prior(new, k, priors, slope) - conditional_prior(own, k, priors, slope)
+    for i in range(k):
+        ratio += k * (new[i] - own[i])
+        for j in range(i):
+            at = k + i * (i - 1) // 2 + j
+            ratio -= k * math.log(math.cosh(new[at]) / math.cosh(own[at]))
+    if math.log(1.0 - rng.random()) < ratio:
+        own[:] = new
+
+
 @jit(types.void(vector, i8, f8, matrix, matrix, i8, GENERATOR_TYPE))
 def draw_scales(own, k, levels, scatter, table, prior, rng):  # type: ignore[no-untyped-def]
     """Draw the parameters of a covariance given effects of so many levels, in place.
@@ -293,6 +350,8 @@ def draw_scales(own, k, levels, scatter, table, prior, rng):  # type: ignore[no-
                 root[i, i] = math.sqrt(total) if total > 1e-14 * scatter[i, i] else 0.0
             else:
                 root[i, j] = total / root[j, j] if root[j, j] > 0.0 else 0.0
+    if own.shape[0] > k:
+        draw_covariance(own, k, levels, root, table, prior, rng)
     count = np.array([levels])
     for at in range(own.shape[0]):
         slice_scale(CENTRED, own, at, k, count, root, table, prior + at, rng)
@@ -661,6 +720,55 @@ def _left(table, rest, effects, at, pair, c, k):  # type: ignore[no-untyped-def]
     return total
 
 
+@jit(types.void(vector, i8, i8, matrix, matrix, vector, GENERATOR_TYPE))
+def draw_effect(own, k, c, prior, known, effects, rng):  # type: ignore[no-untyped-def]
+    """Draw scale and correlations of effect ``c`` of a factor without it, then it, in place.
+
+    The other effects of its levels stay. ``known`` (3, levels) has information and score of the
+    likelihood of each level, exp(score u - information u^2 / 2), and scratch; ``effects`` are those
+    of the factor. What is done to scale and correlations is the same backwards.
+    """
+    levels = known.shape[1]
+    correlated = own.shape[0] > k
+    linear, means = np.empty(2), known[2]
+    sigma, b = np.zeros((k, k)), np.empty(k - 1)
+    gradient, A = np.zeros(k - 1), np.zeros((k - 1, k - 1))
+    linear[0], linear[1] = own[c], math.exp(own[c])
+    means[:] = 0.0
+    if correlated:
+        covariance_of(own, sigma)
+        linear[1] = conditional(sigma, c, b)
+        for l in range(levels):
+            for i in range(k - 1):
+                means[l] += linear[1] * b[i] * effects[l * k + (i if i < c else i + 1)]
+    slice_scale(INTEGRATED, own, c, k, linear, known, prior, c, rng)
+    if correlated:
+        ratio = math.exp(own[c] - linear[0])
+        s = ratio * linear[1]
+        for l in range(levels):
+            means[l] *= ratio
+            information, wide = known[0, l], 1.0 + s * s * known[0, l]
+            score = (known[1, l] - information * means[l]) / wide
+            for i in range(k - 1):
+                other = s * effects[l * k + (i if i < c else i + 1)]
+                gradient[i] += score * other
+                for j in range(i + 1):
+                    both = other * s * effects[l * k + (j if j < c else j + 1)]
+                    A[i, j] += information / wide * both
+        draw_conditional(own, k, c, gradient, A, prior, rng)
+        for l in range(levels):
+            for i in range(k - 1):
+                means[l] += gradient[i] * effects[l * k + (i if i < c else i + 1)]
+        linear[0], linear[1] = own[c], s
+        slice_scale(INTEGRATED, own, c, k, linear, known, prior, c, rng)
+    ratio = math.exp(own[c] - linear[0])
+    s = ratio * linear[1]
+    for l in range(levels):
+        wide, mean = 1.0 + s * s * known[0, l], ratio * means[l]
+        mean += s * s * (known[1, l] - known[0, l] * mean) / wide
+        effects[l * k + c] = mean + s / math.sqrt(wide) * rng.standard_normal()
+
+
 @jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
 def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
     """Draw beta and the effects of factor ``f``, and its covariance twice, see the module."""
@@ -744,41 +852,14 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
             for d in range(c + 1):
                 scatter[c, d] += effects[at + c] * effects[at + d]
     draw_scales(own, k, float(high - low), scatter, priors.table, table.parameter[f], rng)
-    linear, square = np.empty(1), np.empty((1, 1))
     prior = np.ascontiguousarray(priors.table[table.parameter[f] : table.parameter[f + 1]])
-    gradient, A = np.empty(k - 1), np.empty((k - 1, k - 1))
+    known = np.empty((3, high - low))
     for c in range(k):
-        linear[0] = square[0, 0] = 0.0
-        scale = math.exp(own[c])
-        for l in range(low, high):
-            at, pair = table.effect[f] + (l - low) * k, table.pair[f] + (l - low) * k * k
-            v = effects[at + c] / scale
-            linear[0] += v * precision * _left(table, rest, effects, at, pair, c, k)
-            square[0, 0] += v * v * precision * table.own[pair + c * k + c]
-        slice_scale(MOVING, own[c : c + 1], 0, 1, linear, square, prior, c, rng)
-        ratio = math.exp(own[c]) / scale
-        for at in range(table.effect[f] + c, table.effect[f + 1], k):
-            effects[at] *= ratio
-        if own.shape[0] == k:
-            continue
-        gradient[:] = 0.0
-        A[:, :] = 0.0
-        covariance_of(own, K)
-        s = conditional(K, c, part[: k - 1])
-        for l in range(low, high):
-            at, pair = table.effect[f] + (l - low) * k, table.pair[f] + (l - low) * k * k
-            information = table.own[pair + c * k + c] * precision
-            score = precision * _left(table, rest, effects, at, pair, c, k)
-            score -= information * effects[at + c]
-            for i in range(k - 1):
-                other = s * effects[at + (i if i < c else i + 1)]
-                gradient[i] += score * other
-                for j in range(i + 1):
-                    A[i, j] += information * other * s * effects[at + (j if j < c else j + 1)]
-        draw_conditional(own, k, c, gradient, A, prior, rng)
-        for at in range(table.effect[f], table.effect[f + 1], k):
-            for i in range(k - 1):
-                effects[at + c] += gradient[i] * effects[at + (i if i < c else i + 1)]
+        for l in range(high - low):
+            at, pair = table.effect[f] + l * k, table.pair[f] + l * k * k
+            known[0, l] = precision * table.own[pair + c * k + c]
+            known[1, l] = precision * _left(table, rest, effects, at, pair, c, k)
+        draw_effect(own, k, c, prior, known, effects[table.effect[f] : table.effect[f + 1]], rng)
     scatter[:, :] = 0.0
     for at in range(table.effect[f], table.effect[f + 1], k):
         for c in range(k):
