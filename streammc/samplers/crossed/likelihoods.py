@@ -54,11 +54,15 @@ from streammc.numerics.jit import (
     record_type,
     vector,
 )
-from streammc.numerics.prior import COLUMNS, log_prior, prior_curvature
+from streammc.numerics.prior import COLUMNS, SHAPE, log_prior, prior_curvature
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.crossed.sweep import (
     CROSSED_TYPE,
     Crossed,
+    conditional,
+    conditional_prior,
+    conditional_step,
+    covariance_of,
     draw_effect,
     draw_scales,
     factorise,
@@ -68,6 +72,8 @@ from streammc.samplers.crossed.sweep import (
     solve_step,
     solve_upper,
     spread,
+    write_conditional,
+    write_parameters,
     write_precision,
 )
 
@@ -713,43 +719,17 @@ def _quadratic(known, effects, k, c):  # type: ignore[no-untyped-def]
     return total
 
 
-@inline
-def _weak_effect(table, walk, f, rng):  # type: ignore[no-untyped-def]
-    """Return an effect of factor ``f``, the oftener the less its rows say about it, or -1.
-
-    And the oftener the more often it has been accepted.
-    """
-    k, levels = table.component[f + 1] - table.component[f], table.first[f + 1] - table.first[f]
-    weight = np.zeros(k)
-    for at in range(table.effect[f], table.effect[f + 1], k):
-        for c in range(k):
-            weight[c] += walk.power[at + c]
-    for c in range(k):
-        weight[c] *= walk.chance[table.component[f] + c] / levels
-    left = rng.random() * max(weight.sum(), 1.0)
-    for c in range(k):
-        left -= weight[c]
-        if left < 0.0:
-            return c
-    return -1
-
-
-@jit(f8(*_PROBLEM, i8, f8, GENERATOR_TYPE))
-def draw_apart(link, family, table, rows, walk, f, likelihood, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept an effect of factor ``f``, with scale and correlations drawn without it.
+@jit(f8(*_PROBLEM, i8, i8, f8, GENERATOR_TYPE))
+def draw_apart(link, family, table, rows, walk, f, c, likelihood, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept effect ``c`` of factor ``f``, its scale and correlations drawn without it.
 
     The proposal is of the model whose log-likelihood is the second-order expansion where the effect
     is 0 (see :func:`~streammc.samplers.crossed.sweep.draw_effect`), and accepted by what that
     leaves out. ``likelihood`` is that of the rows; return it afterwards.
     """
-    k, at = table.component[f + 1] - table.component[f], family.q + family.scalars
-    c = _weak_effect(table, walk, f, rng)
-    if c < 0:
-        return likelihood
-    own = walk.theta[at + table.parameter[f] : at + table.parameter[f + 1]]
-    prior = np.ascontiguousarray(
-        family.prior[at + table.parameter[f] : at + table.parameter[f + 1], :COLUMNS]
-    )
+    k, linear = table.component[f + 1] - table.component[f], family.q + family.scalars
+    low, high = linear + table.parameter[f], linear + table.parameter[f + 1]
+    own, prior = walk.theta[low:high], np.ascontiguousarray(family.prior[low:high, :COLUMNS])
     effects = walk.effects[table.effect[f] : table.effect[f + 1]]
     before, old = effects.copy(), own.copy()
     known = np.empty((3, table.first[f + 1] - table.first[f]))
@@ -765,6 +745,97 @@ def draw_apart(link, family, table, rows, walk, f, likelihood, rng):  # type: ig
         return proposed
     effects[:] = before
     own[:] = old
+    return likelihood
+
+
+@inline
+def _step_of_rows(effects, known, c, b, s, sigma, eta, slope, root, mean):  # type: ignore[no-untyped-def]
+    """Write centre and root of the precision of a Newton step of b; return if it has one.
+
+    ``known`` has derivatives in effect c, which changes with b by the other effects times s.
+    """
+    k = sigma.shape[0]
+    gradient, A, moved = np.zeros(k - 1), np.zeros((k - 1, k - 1)), np.empty(k - 1)
+    for l in range(known.shape[1]):
+        for i in range(k - 1):
+            moved[i] = s * effects[l * k + (i if i < c else i + 1)]
+            gradient[i] += known[1, l] * moved[i]
+            for j in range(i + 1):
+                A[i, j] += known[0, l] * moved[i] * moved[j]
+    return conditional_step(c, b, s, sigma, eta, slope, gradient, A, root, mean)
+
+
+@jit(f8(*_PROBLEM, i8, i8, f8, GENERATOR_TYPE))
+def draw_conditional(link, family, table, rows, walk, f, c, likelihood, rng):  # type: ignore[no-untyped-def]
+    """Propose and accept how effect ``c`` of factor ``f`` follows from the others of its level.
+
+    ``likelihood`` is that of the rows; return it afterwards.
+    """
+    k, linear = table.component[f + 1] - table.component[f], family.q + family.scalars
+    low, high = linear + table.parameter[f], linear + table.parameter[f + 1]
+    own, prior = walk.theta[low:high], np.ascontiguousarray(family.prior[low:high, :COLUMNS])
+    effects = walk.effects[table.effect[f] : table.effect[f + 1]]
+    known, sigma = np.empty((3, table.first[f + 1] - table.first[f])), np.zeros((k, k))
+    new, b, slope = np.empty_like(own), np.empty(k - 1), np.empty_like(own)
+    root, back_root = np.zeros((k - 1, k - 1)), np.zeros((k - 1, k - 1))
+    mean, back, away = np.empty(k - 1), np.empty(k - 1), np.empty(k - 1)
+    covariance_of(own, sigma)
+    s, eta = conditional(sigma, c, b), prior[k, SHAPE] - 0.5 * (k - 2.0)
+    expand_effect(link, family, table, rows, walk, f, c, known)
+    density = likelihood + conditional_prior(own, k, prior, slope)
+    if not _step_of_rows(effects, known, c, b, s, sigma, eta, slope[c], root, mean):
+        return likelihood
+    wide = spread(k - 1, rng)
+    for i in range(k - 1):
+        away[i] = rng.standard_normal() * wide
+    solve_upper(root, away)
+    there = mean + away
+    write_conditional(sigma, c, there, s)
+    if not write_parameters(sigma, new):
+        return likelihood
+    before = effects[c::k].copy()
+    for l in range(known.shape[1]):
+        for i in range(k - 1):
+            effects[l * k + c] += s * (there[i] - b[i]) * effects[l * k + (i if i < c else i + 1)]
+    proposed = expand_effect(link, family, table, rows, walk, f, c, known)
+    value = proposed + conditional_prior(new, k, prior, slope)
+    if math.isfinite(value) and _step_of_rows(
+        effects, known, c, there, s, sigma, eta, slope[c], back_root, back
+    ):
+        gain = value - density + log_t(back_root, b - back) - log_t(root, there - mean)
+        if math.log(1.0 - rng.random()) < gain:
+            own[:] = new
+            return proposed
+    for l in range(known.shape[1]):
+        effects[l * k + c] = before[l]
+    return likelihood
+
+
+@inline
+def draw_weak(link, family, table, rows, walk, f, likelihood, rng):  # type: ignore[no-untyped-def]
+    """Draw an effect of factor ``f`` of which the rows say little, with its part of the covariance.
+
+    Apart, the oftener the more often that has been accepted; else how it follows from the others.
+    """
+    k, levels = table.component[f + 1] - table.component[f], table.first[f + 1] - table.first[f]
+    weak = np.zeros(k)
+    for at in range(table.effect[f], table.effect[f + 1], k):
+        for c in range(k):
+            weak[c] += walk.power[at + c] / levels
+    apart = weak * walk.chance[table.component[f] : table.component[f + 1]]
+    left = rng.random() * max(apart.sum(), 1.0)
+    for c in range(k):
+        left -= apart[c]
+        if left < 0.0:
+            return draw_apart(link, family, table, rows, walk, f, c, likelihood, rng)
+    if table.parameter[f + 1] - table.parameter[f] == k:
+        return likelihood
+    weak += 0.1
+    left = rng.random() * weak.sum()
+    for c in range(k):
+        left -= weak[c]
+        if left < 0.0 or c == k - 1:
+            return draw_conditional(link, family, table, rows, walk, f, c, likelihood, rng)
     return likelihood
 
 
@@ -895,7 +966,7 @@ def sweep(link, family, table, rows, walk, climb, rng):  # type: ignore[no-untyp
         own, levels = walk.theta[at : linear + table.parameter[f + 1]], table.first[f + 1]
         draw_scales(own, k, float(levels - table.first[f]), scatter, family.prior, at, rng)
         for _ in range(min(k, 2)):
-            likelihood = draw_apart(link, family, table, rows, walk, f, likelihood, rng)
+            likelihood = draw_weak(link, family, table, rows, walk, f, likelihood, rng)
     value = draw_theta(link, family, table, rows, walk, climb, rng)
     for f in range(F):  # the density of v becomes that of the effects
         k = table.component[f + 1] - table.component[f]
