@@ -128,6 +128,7 @@ def joint_z(
     walk.effects[:] = draw(walk.theta)
     walk.pull[:] = np.where(sums.component[1] > np.arange(len(walk.pull)), 0.2, 0.05)
     likelihoods.set_powers(made.sums, walk)
+    walk.chance[:] = 0.4  # so that correlated effects are drawn in both ways
     assert 0.0 < walk.power.min() < 0.8 < walk.power.max()
     assert nested == len(sums.parent)
     kept = np.empty((iterations, len(walk.theta) + 1))
