@@ -15,15 +15,18 @@ the levels of one factor are independent. A sweep
    is, and so do ``beta_j + delta`` and slopes of ``x_j`` less delta. ``delta`` is drawn from what
    is left, the prior of the effects, and accepted by the prior of beta. Effects of an outer factor
    shift likewise against those of the factors nested in it;
-3. proposes, where effects of a factor are correlated, how one of them, at random, follows from the
-   others: with ``u_c = s (b . u_others + w)``, u of the others, s and w fixed, b comes from the
-   Student t of a Newton step, and ``u_c`` of all levels moves with it;
+3. draws effects of which the rows say little, one at random of a factor, or two, together with
+   their scale and correlations, and these without them, as ``sweep`` does: of the second-order
+   expansion of the log-likelihood of each level where the effect is 0, and accepted by what that
+   leaves out. Where there are too many levels for that, it proposes how the effect follows from
+   the others: with ``u_c = s (b . u_others + w)``, u of the others, s and w fixed, b comes from
+   the Student t of a Newton step, and ``u_c`` of all levels moves with it;
 4. proposes coefficients, scalars and scales together, likewise. Effects move with their scales: of
    ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
 
 Without the second coefficients and effects would pass each other in small steps, the smaller the
-more rows a level has; without the third correlations of effects of which the rows say little would
-hardly move. In the fourth ``a`` is 1 for a level without rows and falls to 0 for one with
+more rows a level has; without the third scales and correlations of effects of which the rows say
+little would hardly move. In the fourth ``a`` is 1 for a level without rows and falls to 0 for one with
 very many (Papaspiliopoulos, Roberts and Skold 2007): where the rows of a level have ``c_l`` times
 the information on its effect that its distribution has, the mean square of the effect given tau
 moves with ``tau^2a``, ``a = 1 - (c_l / (1 + c_l))^2``. ``c_l`` is ``n_l`` times the information of

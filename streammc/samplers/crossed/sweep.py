@@ -32,14 +32,15 @@ sequential.
 ``Sigma_f = D R D`` has scales tau and the correlations R, ``R = L L'``. The rows of L are given by
 the partial correlation of each effect with every one before it, given those between them
 (Lewandowski, Kurowicka and Joe 2009): these are independent under their prior, and free in (-1,
-1). Scales and partial correlations are drawn twice a sweep, given the effects u, and given what is
-left of u once they are taken out, after which u moves with them (ancillarity-sufficiency
-interweaving, Yu and Meng 2011). The first mixes fast where levels have many rows, the second where
-they have few. Taken out are, one effect c after the other, its scale, ``u_c / tau_c``, and how it
-follows from the others of its level: with ``u_c = s (b . u_others + w)``, s and w fixed, b is
-proposed by a Newton step and accepted by Metropolis and Hastings, as its prior is not normal. A
-triangle L would not do: an effect of which the rows say little, if it came first, would hold back
-those that follow from it. ``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum of squares
+1). Given the effects the covariance is proposed as an inverse Wishart matrix, so that only the
+prior is left to accept it by, and scales and partial correlations are drawn by slices. Where levels
+have few rows that alone would be slow, as effects and scales of one sweep are near those of the one
+before. So each effect c is drawn once more together with its part of the covariance, and that
+without it (van Dyk and Park 2008): given the others of its level it is ``Normal(s b . u_others,
+s^2)``, and so is what its rows say of it, but for their own variance. Its scale is drawn by a
+slice of what is left when u_c is integrated out, b is proposed by a Newton step and accepted by
+Metropolis and Hastings, as its prior is not normal, and then ``u_c`` of each level is drawn.
+``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum of squares
 follows from sums over levels and of what the gathers pass by. All but b are slices (Neal 2003) of a
 density of one number: the logarithm of a scale, or artanh of a partial correlation.
 """
