@@ -26,11 +26,11 @@ the levels of one factor are independent. A sweep
 
 Without the second coefficients and effects would pass each other in small steps, the smaller the
 more rows a level has; without the third scales and correlations of effects of which the rows say
-little would hardly move. In the fourth ``a`` is 1 for a level without rows and falls to 0 for one with
-very many (Papaspiliopoulos, Roberts and Skold 2007): where the rows of a level have ``c_l`` times
-the information on its effect that its distribution has, the mean square of the effect given tau
-moves with ``tau^2a``, ``a = 1 - (c_l / (1 + c_l))^2``. ``c_l`` is ``n_l`` times the information of
-a row, of which warm-up finds the mean. For Student t proposals the ratio of densities is bounded
+little would hardly move. In the fourth ``a`` is 1 for a level without rows and falls to 0 for one
+with very many (Papaspiliopoulos, Roberts and Skold 2007): where the rows of a level have ``c_l``
+times the information on its effect that its distribution has, the mean square of the effect given
+tau moves with ``tau^2a``, ``a = 1 - (c_l / (1 + c_l))^2``. ``c_l`` is ``n_l`` times the information
+of a row, of which warm-up finds the mean. For Student t proposals the ratio of densities is bounded
 wherever the posterior has the tails of a normal or an exponential.
 """
 

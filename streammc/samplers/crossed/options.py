@@ -22,12 +22,12 @@ class Gibbs(Sampler):
     Exact, without a subsample. For each factor in turn the coefficients are drawn with its effects
     integrated out, then these effects given the coefficients, so that chains mix whatever the
     numbers of levels; each scale is drawn twice, with the effects fixed and with its own effect
-    integrated out (van Dyk and Park 2008). An iteration passes by every row once for each factor. For several terms
-    ``(1 | g)`` of many levels, such as users and items, with slopes or without, and for one of many
-    slopes, ``(1 + x + z | g)``. Where the response is not gaussian the effects of each level are
-    proposed by a step of Newton and accepted by themselves, and coefficients, scalars and scales
-    step together, effects moving with their scales (Papaspiliopoulos, Roberts and Skold
-    2007): an iteration evaluates each row twice for each factor, and twice more.
+    integrated out (van Dyk and Park 2008). An iteration passes by every row once for each factor.
+    For several terms ``(1 | g)`` of many levels, such as users and items, with slopes or without,
+    and for one of many slopes, ``(1 + x + z | g)``. Where the response is not gaussian the effects
+    of each level are proposed by a step of Newton and accepted by themselves, and coefficients,
+    scalars and scales step together, effects moving with their scales (Papaspiliopoulos, Roberts
+    and Skold 2007): an iteration evaluates each row twice for each factor, and twice more.
 
     Parameters
     ----------
