@@ -294,7 +294,7 @@ def slice_scale(kind, own, at, k, linear, square, table, prior, rng):  # type: i
             return
 
 
-@inline
+@jit(types.void(vector, i8, f8, matrix, matrix, i8, GENERATOR_TYPE))
 def draw_covariance(own, k, levels, root, table, prior, rng):  # type: ignore[no-untyped-def]
     """Propose and accept a covariance given effects, whose squares and products have this root.
 

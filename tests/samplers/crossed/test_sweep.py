@@ -13,7 +13,14 @@ from scipy import linalg
 from streammc.diagnostics.summary import summarize_draws
 from streammc.numerics.prior import LKJ, log_prior
 from streammc.priors import as_prior, half_normal, lkj
-from streammc.samplers.crossed.sweep import Crossed, Scales, State, sweep
+from streammc.samplers.crossed.sweep import (
+    Crossed,
+    Scales,
+    State,
+    draw_covariance,
+    log_density_of_effects,
+    sweep,
+)
 from streammc.samplers.crossed.table import Piece, Term, summed
 
 
@@ -224,3 +231,32 @@ def test_three_factors_leave_the_joint_distribution_invariant(terms: tuple[Term,
 )
 def test_a_broken_sweep_is_caught(broken: str, terms: tuple[Term, ...]) -> None:
     assert np.max(np.abs(joint_z(broken, terms))) > 6.0
+
+
+@pytest.mark.parametrize("more", [0.0, 2.0])
+def test_covariances_are_drawn_from_their_density_given_effects(more: float) -> None:
+    """Beside sums on a grid of two scales and a correlation; the partner has two levels more."""
+    table = priors_of_terms((Term((-1, 1), True),), 1).table[:3].copy()
+    levels, scatter = 6.0, np.array([[5.0, 1.6], [1.6, 0.8]])
+    axes = [np.linspace(-2.6, 2.4, 44), np.linspace(-3.4, 1.6, 44), np.linspace(-2.6, 2.6, 44)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
+    slope = np.zeros(3)
+    log_p = np.array([
+        log_density_of_effects(own, 2, levels, scatter) + log_prior(own, table, slope)
+        for own in grid
+    ])  # fmt: skip
+    weight = np.exp(log_p - log_p.max())
+    weight /= weight.sum()
+    expected = weight @ np.c_[grid, grid**2]
+    rng, own = np.random.default_rng(6), np.zeros(3)
+    root, kept = np.linalg.cholesky(scatter), np.empty((20_000, 3))
+    for draw in kept:
+        draw_covariance(own, 2, levels + more, root, table, 0, rng)
+        draw[:] = own
+    rows = summarize_draws(np.c_[kept, kept**2][None], list("abcdef"))
+    z = [
+        (row["mean"] - exact) / row["mcse_mean"]
+        for row, exact in zip(rows.values(), expected, strict=True)
+    ]
+    assert (np.max(np.abs(z)) < 4.5) == (more == 0.0)
+    assert len(np.unique(kept[:, 0])) > 0.2 * len(kept)
