@@ -770,12 +770,11 @@ def draw_effect(own, k, c, prior, known, effects, rng):  # type: ignore[no-untyp
         effects[l * k + c] = mean + s / math.sqrt(wide) * rng.standard_normal()
 
 
-@jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
-def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
-    """Draw beta and the effects of factor ``f``, and its covariance twice, see the module."""
+@inline
+def _draw_factor(table, priors, f, k, state, rng):  # type: ignore[no-untyped-def]
+    """Draw beta and the ``k`` effects of factor ``f``, and its covariance twice, see the module."""
     q, last = table.cross.shape[0], state.scales.shape[0] - 1
     low, high = table.first[f], table.first[f + 1]
-    k = table.component[f + 1] - table.component[f]
     effects, design, rest = state.effects, table.design, state.rest
     own = state.scales[table.parameter[f] : table.parameter[f + 1]]
     precision = math.exp(-2.0 * state.scales[last])  # 1 / sigma^2
@@ -867,6 +866,16 @@ def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
             for d in range(k):
                 scatter[c, d] += effects[at + c] * effects[at + d]
     state.density[f] = log_density_of_effects(own, k, float(high - low), scatter)
+
+
+@jit(types.void(CROSSED_TYPE, SCALES_TYPE, i8, STATE_TYPE, GENERATOR_TYPE))
+def draw_factor(table, priors, f, state, rng):  # type: ignore[no-untyped-def]
+    """Draw beta and the effects of factor ``f``; of intercepts alone by code of its own."""
+    k = table.component[f + 1] - table.component[f]
+    if k == 1:
+        _draw_factor(table, priors, f, 1, state, rng)
+    else:
+        _draw_factor(table, priors, f, k, state, rng)
 
 
 @jit(types.void(CROSSED_TYPE, matrix, i8, vector, vector, GENERATOR_TYPE))
