@@ -282,8 +282,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 FORMULAS: dict[str, tuple[type[Exception], str]] = {
     "y ~ x + (1 | txt)": (DataError, "did you mean 'text'"),
     "y ~ x + (1 | y)": (DataError, "'y' in the formula and as group"),
-    "y ~ key + (1 + key | text)": (ConfigError, "column of numbers as the slope .* found 'key'"),
-    "y ~ poly(x, 2) + (poly(x, 2) | text)": (ConfigError, "column of numbers as the slope"),
+    "y ~ key + (0 + key | text)": (ConfigError, "columns of the slopes of 'text' .* found 'key"),
     "y ~ x + (1 | one)": (DataError, "at least 2 groups"),
 }
 
