@@ -10,7 +10,8 @@ import pytest
 from crossed_tables import CROSSED, FORMULA, crossed_table, data_of, summary
 
 import streammc
-from streammc.errors import ConfigError, IdentityError, ModelError, RefusedError
+from streammc.errors import ConfigError, IdentityError, ModelError, RefusedError, StoreError
+from streammc.samplers.crossed import kernel
 from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
@@ -48,6 +49,20 @@ def test_a_run_that_is_stopped_and_extended_has_the_draws_of_one_that_is_not(
     assert [(400, 2)] * 2 == counts == again
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+def test_a_state_that_another_version_has_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = made(tmp_path)
+    sampled(store, tmp_path / "run", draws=100)
+    arrays = kernel.SumsPosition.arrays
+    more = {"stranger": np.zeros(1)}
+    monkeypatch.setattr(kernel.SumsPosition, "arrays", lambda self: arrays(self) | more)
+    with pytest.raises(StoreError, match=r"expected 'stranger' .* another version of streammc"):
+        sampled(store, tmp_path / "run", draws=200)
+    monkeypatch.undo()
+    sampled(store, tmp_path / "run", draws=200)
 
 
 def test_chains_are_the_same_on_any_number_of_threads(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import without_pass
-from streammc.errors import ConfigError, ModelError, RefusedError
+from streammc.errors import ConfigError, ModelError, RefusedError, StoreError
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
 from streammc.models.glm.gaussian_identity import Gaussian
@@ -307,8 +307,19 @@ class Position(ABC):
         """Return the arrays of the position, for :meth:`restore`."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from :meth:`arrays`."""
+        """Continue from :meth:`arrays`.
+
+        Raises
+        ------
+        StoreError
+            If they are of another version, which kept others.
+        """
         for name, array in self.arrays().items():
+            if name not in arrays:
+                raise StoreError(
+                    f"expected {name!r} in the state of an unfinished run of gibbs, found none: it "
+                    "was begun by another version of streammc; sample into another path"
+                )
             array[:] = arrays[name]
 
 
