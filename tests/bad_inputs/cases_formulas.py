@@ -130,9 +130,9 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/fligh
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + 1 | carrier'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour * (1 | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ (1 | carrier):hour'
-streammc ingest flights.csv new.zarr --formula 'late ~ hour + (hour - 1 | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (hour * | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 + distance | carrier)'
-streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, 2) + (poly(hour, 2) | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + C(delays) + (0 + C(delays) | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --group delays
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --no-shuffle
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | late)'
