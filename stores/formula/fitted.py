@@ -466,7 +466,7 @@ class Design:
         """
         designs, left = [], dict.fromkeys(each.name for each in self.columns)
         for parameter, formula in driven:
-            names, other = self._named(read_terms(formula))
+            names, other = self._named(_columns(read_terms(formula), json.dumps(self.states)))
             if other is not None:
                 raise ConfigError(
                     f"expected {other!r} of {formula[:60]!r} among the columns of all "
@@ -492,22 +492,24 @@ class Design:
             If a column of one is none of the formula: without their intercept effects have one
             of each level.
         """
-        own = (Term((), "1"),) * groups.intercept
-        names, other = self._named(replace(self.terms, terms=(*own, *groups.slopes), groups=()))
+        own = (Term((), "1"),) * groups.intercept  # of effects: coefficients may have none
+        terms = replace(self.terms, terms=(*own, *groups.slopes), groups=())
+        columns = _columns(terms, json.dumps(self.states))
+        names, other = self._named([column for column in columns if column.fields])
         if other is not None:
             raise ConfigError(
                 f"expected the columns of the slopes of {groups.column!r} among those of the "
                 f"formula, found {other!r}, which is not: write levels with an intercept, "
                 f"(1 + ... | {groups.column}), and interactions with their main effects"
             )
-        return groups.of_columns(names[groups.intercept :])
+        return groups.of_columns(names)
 
-    def _named(self, terms: Terms) -> tuple[list[str], str | None]:
-        """Return the columns of terms by their names here, and the first that has none."""
+    def _named(self, columns: Sequence[DesignColumn]) -> tuple[list[str], str | None]:
+        """Return columns by their names here, up to the first that has none, and that one."""
         # A column is what it is made of: a:b is b:a.
         known = {(frozenset(each.fields), each.scale): each.name for each in self.columns}
         names: list[str] = []
-        for column in _columns(terms, json.dumps(self.states)):
+        for column in columns:
             name = known.get((frozenset(column.fields), column.scale))
             if name is None:
                 return names, column.name

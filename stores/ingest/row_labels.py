@@ -364,7 +364,7 @@ def _chosen(
         for each in written
         if not each.intercept
         or len(each.slopes) > 1
-        or any(makes_several(table, slope) for slope in each.slopes)
+        or any(_makes_several(table, slope) for slope in each.slopes)
     ]
     if alone and not many_slopes and choices.get(written[0].column, INTEGRATED) == INTEGRATED:
         return ChosenGroups(written[0])
@@ -397,7 +397,7 @@ def _chosen(
     return ChosenGroups(integrated[0] if integrated else None, columns)
 
 
-def makes_several(table: Table, slope: Term) -> bool:
+def _makes_several(table: Table, slope: Term) -> bool:
     """Return whether a slope can be several columns of the design: levels, a basis, a product."""
     kinds = {
         name: kind_of_column(table, name) for node in slope.factors for name in columns_of(node)

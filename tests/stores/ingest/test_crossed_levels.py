@@ -550,6 +550,13 @@ def test_a_slope_of_one_column_is_integrated_whatever_it_is_made_of() -> None:
     assert ["1", data.feature_names[1]] == data.attributes["groups"]["terms"]
 
 
+@pytest.mark.parametrize("formula", ["y ~ 0 + x + (1 | g)", "y ~ x - 1 + (1 + x | g)"])
+def test_effects_have_an_intercept_where_coefficients_have_none(formula: str) -> None:
+    data = streammc.from_table(slopes_table(), formula=formula)
+    assert ["x"] == list(data.feature_names)
+    assert "1" == data.attributes["groups"]["terms"][0]
+
+
 def test_levels_without_their_intercept_are_not_the_columns_of_the_formula() -> None:
     with pytest.raises(ConfigError, match=r"found 'c\[a\]', which is not: .* \(1 [+] ... \| g\)"):
         streammc.from_table(slopes_table(), formula="y ~ c + (0 + c | g)")
