@@ -15,12 +15,12 @@ the levels of one factor are independent. A sweep
    is, and so do ``beta_j + delta`` and slopes of ``x_j`` less delta. ``delta`` is drawn from what
    is left, the prior of the effects, and accepted by the prior of beta. Effects of an outer factor
    shift likewise against those of the factors nested in it;
-3. draws effects of which the rows say little, one at random of a factor, or two, together with
-   their scale and correlations, and these without them, as ``sweep`` does: of the second-order
-   expansion of the log-likelihood of each level where the effect is 0, and accepted by what that
-   leaves out. Where there are too many levels for that, it proposes how the effect follows from
-   the others: with ``u_c = s (b . u_others + w)``, u of the others, s and w fixed, b comes from
-   the Student t of a Newton step, and ``u_c`` of all levels moves with it;
+3. proposes one or two effects of a factor, the oftener the less the rows say of them, each together
+   with its scale and correlations, as ``sweep`` draws them from the second-order expansion of the
+   log-likelihood of each level where the effect is 0; what that leaves out decides on acceptance.
+   Where there are too many levels for that, it proposes how the effect follows from the others:
+   with ``u_c = s (b . u_others + w)``, u of the others, s and w fixed, b comes from the Student t
+   of a Newton step, and ``u_c`` of all levels moves with it;
 4. proposes coefficients, scalars and scales together, likewise. Effects move with their scales: of
    ``u_f[l] = tau_f^a_l v_f[l]`` v is fixed.
 
@@ -92,6 +92,7 @@ _APART: Final = 8
 _LEARNT: Final = 0.1
 """Weight of a sweep of warm-up in the information of a row, and in how often a move is accepted."""
 _LEAST_CHANCE: Final = 0.02
+"""Least of ``Walk.chance``, so that a move that was refused throughout warm-up is still tried."""
 
 
 class Family(NamedTuple):
@@ -136,9 +137,9 @@ class Walk(NamedTuple):
     before: Vector
     """Scratch (E,): effects before a step of theta."""
     chance: Vector
-    """(C,) how often an effect is accepted that is proposed apart."""
+    """(C,) share of the proposals of :func:`draw_apart` that were accepted, as warm-up has seen."""
     apart: Vector
-    """(C,) whether it was in the last sweep; NaN: it was not proposed."""
+    """(C,) 1 if that of the last sweep was, 0 if not; NaN: there was none."""
     moving: Matrix
     """Scratch (E, 3): effects, and two derivatives of them in the logarithm of the scale."""
     known: Vector
@@ -714,7 +715,7 @@ def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore
 
 @inline
 def _quadratic(known, effects, k, c):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood by its second-order expansion, but for that without the effect."""
+    """Return by how much the effect changes the log-likelihood, to second order."""
     total = 0.0
     for l in range(known.shape[1]):
         u = effects[l * k + c]
@@ -724,7 +725,7 @@ def _quadratic(known, effects, k, c):  # type: ignore[no-untyped-def]
 
 @jit(f8(*_PROBLEM, i8, i8, f8, GENERATOR_TYPE))
 def draw_apart(link, family, table, rows, walk, f, c, likelihood, rng):  # type: ignore[no-untyped-def]
-    """Propose and accept effect ``c`` of factor ``f``, its scale and correlations drawn without it.
+    """Propose and accept effect ``c`` of factor ``f`` together with its scale and correlations.
 
     The proposal is of the model whose log-likelihood is the second-order expansion where the effect
     is 0 (see :func:`~streammc.samplers.crossed.sweep.draw_effect`), and accepted by what that

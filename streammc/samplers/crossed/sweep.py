@@ -31,18 +31,18 @@ sequential.
 
 ``Sigma_f = D R D`` has scales tau and the correlations R, ``R = L L'``. The rows of L are given by
 the partial correlation of each effect with every one before it, given those between them
-(Lewandowski, Kurowicka and Joe 2009): these are independent under their prior, and free in (-1,
-1). Given the effects the covariance is proposed as an inverse Wishart matrix, so that only the
-prior is left to accept it by, and scales and partial correlations are drawn by slices. Where levels
-have few rows that alone would be slow, as effects and scales of one sweep are near those of the one
-before. So each effect c is drawn once more together with its part of the covariance, and that
-without it (van Dyk and Park 2008): given the others of its level it is ``Normal(s b . u_others,
-s^2)``, and so is what its rows say of it, but for their own variance. Its scale is drawn by a
-slice of what is left when u_c is integrated out, b is proposed by a Newton step and accepted by
-Metropolis and Hastings, as its prior is not normal, and then ``u_c`` of each level is drawn.
-``sigma`` is drawn from ``p(sigma | beta, u)``, whose sum of squares
-follows from sums over levels and of what the gathers pass by. All but b are slices (Neal 2003) of a
-density of one number: the logarithm of a scale, or artanh of a partial correlation.
+(Lewandowski, Kurowicka and Joe 2009): these are independent under their prior, and free in (-1, 1).
+Given the effects the covariance is proposed as an inverse Wishart matrix, so that only the prior is
+left to accept it by, and scales and partial correlations are drawn by slices. Where levels have few
+rows that alone would be slow, as effects and scales of one sweep are near those of the one before.
+So each effect c is drawn once more, together with its scale and correlations, and these with the
+effect integrated out (van Dyk and Park 2008). Given the others of its level its prior is ``Normal(s
+b . u_others, s^2)`` and its likelihood Gaussian, so that the integral is closed. The scale is drawn
+by a slice, b proposed by a Newton step and accepted by Metropolis and Hastings, as its prior is not
+normal, and then ``u_c`` of each level is drawn. ``sigma`` is drawn from ``p(sigma | beta, u)``,
+whose sum of squares follows from sums over levels and of what the gathers pass by. All but b are
+slices (Neal 2003) of a density of one number: the logarithm of a scale, or artanh of a partial
+correlation.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ CENTRED: Final = 0
 MOVING: Final = 1
 """Density of a scale by which something is multiplied."""
 INTEGRATED: Final = 2
-"""Density of the scale of one effect given the other effects and the responses."""
+"""Density of the scale of an effect that is integrated out."""
 TRIES: Final = 3
 """Proposals of how an effect follows from the others, in a sweep."""
 DF: Final = 10.0
@@ -221,10 +221,10 @@ def _density(kind, t, own, at, k, linear, square, row, theta, slope, root, x):  
 
     ``CENTRED``: ``linear`` (1,) is a number m of effects of which ``square`` (k, k) is the Cholesky
     factor of the sum of squares. ``MOVING``: exp(linear tau - square tau^2 / 2) of a scale tau.
-    ``INTEGRATED``: the effect follows from the others of its level,
-    at the parameter ``linear[0]`` by the means in row 2 of ``square`` (3, levels) with the standard
-    deviation ``linear[1]``, both in proportion to its scale, and has the likelihood exp(row 1 u -
-    row 0 u^2 / 2). Times the prior, a row of its table.
+    ``INTEGRATED``: the integral over an effect u of each level, whose likelihood is exp(score u -
+    information u^2 / 2), with information, score and prior mean in the rows of ``square`` (3,
+    levels). Means, and the prior standard deviation ``linear[1]``, are those at the parameter
+    ``linear[0]``, and in proportion to the scale. Times the prior, a row of its table.
     """
     own[at] = t
     theta[0] = t
@@ -723,11 +723,12 @@ def _left(table, rest, effects, at, pair, c, k):  # type: ignore[no-untyped-def]
 
 @jit(types.void(vector, i8, i8, matrix, matrix, vector, GENERATOR_TYPE))
 def draw_effect(own, k, c, prior, known, effects, rng):  # type: ignore[no-untyped-def]
-    """Draw scale and correlations of effect ``c`` of a factor without it, then it, in place.
+    """Draw scale and correlations of effect ``c`` with it integrated out, then it, in place.
 
     The other effects of its levels stay. ``known`` (3, levels) has information and score of the
     likelihood of each level, exp(score u - information u^2 / 2), and scratch; ``effects`` are those
-    of the factor. What is done to scale and correlations is the same backwards.
+    of the factor. The steps for scale and correlations are the same in reverse order, so that the
+    whole is reversible, as a proposal has to be.
     """
     levels = known.shape[1]
     correlated = own.shape[0] > k
