@@ -69,7 +69,11 @@ def sampled(
     chosen, options = make_sampler(settings.sampler, flags, of_sampler)
     rule = StopRule.parse(settings.stop)
     dataset, built = by_group(open_data(built, chosen), built, of_model.get(NODES))
-    source = _of_run(printer, settings.start_from, settings.control_variates)
+    start = settings.start_from
+    if built.crossed and start is not None:
+        chosen, options = _starting_from(printer, start, chosen, options)
+        start = None
+    source = _of_run(printer, start, settings.control_variates)
     kept, built = _saved_control_variates(source, built)
     new_run, unscaled = settings.overwrite or not RunDirectory.exists(output), built
     if dry_run or new_run:
@@ -125,6 +129,18 @@ def _saved_control_variates(path: str | None, model: Any) -> tuple[Any, Any]:
         return None, model
     kept = ControlVariates.open(path)
     return kept, as_found(model, kept.certificate.nodes)
+
+
+def _starting_from(printer: Output, run: str, sampler: Any, options: dict[str, Any]) -> Any:
+    """Return sampler and options that start from the last draws of a run with factors that cross.
+
+    Another sampler is left as it is, and refuses such factors.
+    """
+    start = {"start_from": _absolute(run)}
+    printer.note(f"starts from the last draws of {run}")
+    if sampler is None:
+        return None, options | start
+    return (replace(sampler, **start) if hasattr(sampler, "start_from") else sampler), options
 
 
 def _of_run(printer: Output, run: str | None, control_variates: str | None) -> str | None:

@@ -137,11 +137,10 @@ def refuse_earlier(stored: Mapping[str, Any], dataset: Dataset) -> None:
         return
     before = table.earlier(fingerprint)
     if before is not None:
-        start = "" if table.crossed else " and give that run as --start-from"
         raise IdentityError(
             f"expected a run of all {table.n_rows:,} rows of store {table.address!r}, found one of "
-            f"its first {before.n_rows:,}, before others were appended: choose another output"
-            f"{start}, or continue it with 'streammc resume'",
+            f"its first {before.n_rows:,}, before others were appended: choose another output "
+            "and give that run as --start-from, or continue it with 'streammc resume'",
             "; or replace it with --overwrite (in Python overwrite=True)",
         )
 

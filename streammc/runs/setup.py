@@ -170,7 +170,9 @@ def chosen(request: RunRequest) -> Setup:
             refuse_in_order(request.model, request.sampler)
         return request.sampler.prepare(request, "")
     options = request.sampler_options
-    shared = {name: each for name, each in options.items() if name in _options_of("hmc")}
+    shared = options
+    if not _decided(request.model):
+        shared = {name: each for name, each in options.items() if name in _options_of("hmc")}
     setup = _automatic_setup(replace(request, sampler_options=shared))
     taken = setup.sampler.name
     lacking = [name for name in options if name not in _options_of(taken)]
@@ -187,6 +189,11 @@ def chosen(request: RunRequest) -> Setup:
     own = ", ".join(name for name in options if name not in shared)
     reason = f"{taken}, which auto takes for these data whatever its {own}; {again.reason}"
     return replace(again, reason=reason)
+
+
+def _decided(model: Model) -> bool:
+    """Return whether the model alone decides on its sampler."""
+    return model.joint is not None or bool(model.crossed)
 
 
 def _automatic_setup(request: RunRequest) -> Setup:

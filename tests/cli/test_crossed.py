@@ -79,12 +79,16 @@ def test_appended_rows_have_new_levels_and_an_old_run_its_own(store: Path) -> No
     assert "rows of new groups  3" in done.out
     done = streammc("sample", "t.zarr", "-o", "r", "--model", "gaussian", *SHORT)
     assert (78, 1) == (done.code, len(done.err.splitlines()))
-    assert "choose another output, or continue it with" in done.err
-    done = streammc("sample", "t.zarr", "-o", "r2", "--model", "gaussian", "--start-from", "r")
-    assert 1 == len(done.err.splitlines())
-    assert "a sampler that makes no pass: leave out --start-from" in done.err
-    done = streammc("sample", "t.zarr", "-o", "r2", "--model", "gaussian", *SHORT)
+    assert "choose another output and give that run as --start-from, or continue" in done.err
+    words = ("sample", "t.zarr", "-o", "r2", "--model", "gaussian", *SHORT, "--start-from", "r")
+    done = streammc(*words)
     assert 0 == done.code, done.err
+    sampler = RunDirectory.open("r2").identity["sampler"]
+    assert {"name": "auto", "start_from": str(Path("r").resolve())} == sampler
+    again = streammc(*words[:-3], "--start-from", "r")
+    assert 0 == again.code
+    assert "starts from the last draws of r" in again.err
+    assert "nothing to do" in again.err
     assert 0 == streammc("effects", "r2", "-o", "u.csv", "--factor", "user").code
     assert 43 == len(Path("u.csv").read_text().splitlines())
 

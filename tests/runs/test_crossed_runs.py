@@ -10,7 +10,17 @@ import pytest
 from crossed_tables import CROSSED, FORMULA, crossed_table, data_of, summary
 
 import streammc
-from streammc.errors import ConfigError, IdentityError, ModelError, RefusedError, StoreError
+from streammc.errors import (
+    ConfigError,
+    IdentityError,
+    MissingError,
+    ModelError,
+    OutOfMemoryError,
+    RefusedError,
+    StoreError,
+)
+from streammc.models.mixed.crossed_model import with_crossed
+from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.crossed import kernel
 from streammc.trace.run_directory import RunDirectory
 
@@ -193,7 +203,7 @@ def test_a_run_goes_on_being_of_the_rows_that_it_was_fitted_to(tmp_path: Path) -
         np.testing.assert_array_equal(one, other)
     with pytest.raises(ConfigError, match="found 'am1'"):
         streammc.effect_draws(tmp_path / "run", grown, ["am1"], factor="item")
-    with pytest.raises(IdentityError, match="choose another output, or continue it with"):
+    with pytest.raises(IdentityError, match="give that run as --start-from, or continue it with"):
         sampled(grown, tmp_path / "part", draws=400)
     earlier = grown.earlier(store.fingerprint)
     sampled(earlier, tmp_path / "part", draws=400)
@@ -205,7 +215,8 @@ def away_from_whole(tmp_path: Path, family: str) -> tuple[float, float]:
     """Return the farthest parameter, and effect, of a store that grew from one made as a whole.
 
     In standard errors, and in standard deviations of the effect. 1 % of the rows are appended, of
-    new users and items and of known ones.
+    new users and items and of known ones; the store that grew starts from its earlier run, with a
+    short warm-up.
     """
     rng = np.random.default_rng(17)
     n, users, items = 10_000, 300, 120
@@ -222,14 +233,15 @@ def away_from_whole(tmp_path: Path, family: str) -> tuple[float, float]:
     table = {"y": y, "x": x, "user": (11 * user) % users, "item": names}
     first = {name: values[: late.start] for name, values in table.items()}
     options = {"formula": FORMULA, "group_as": CROSSED, "standardize": False}
-    streammc.from_table(first, path=tmp_path / "grown.zarr", **options)
+    before = streammc.from_table(first, path=tmp_path / "grown.zarr", **options)
+    sampled(before, tmp_path / "before", family, draws=50, warmup=100)
     streammc.append({name: values[late] for name, values in table.items()}, tmp_path / "grown.zarr")
     grown = streammc.open_store(tmp_path / "grown.zarr")
     whole = streammc.from_table(table, path=tmp_path / "whole.zarr", **options)
     trees, effects = [], []
-    sizes = {"draws": 1500, "warmup": 100, "chains": 2}
-    for name, rows in (("grown", grown), ("whole", whole)):
-        trees.append(summary(sampled(rows, tmp_path / name, family, **sizes)))
+    started = {"warmup": 10, "sampler": streammc.samplers.gibbs(start_from=f"{tmp_path}/before")}
+    for name, rows, start in (("grown", grown, started), ("whole", whole, {"warmup": 100})):
+        trees.append(summary(sampled(rows, tmp_path / name, family, draws=1500, **start)))
         found = [streammc.effects(tmp_path / name, rows, factor=each) for each in CROSSED]
         effects.append([each.sortby("group") for each in found])
     one, other = trees
@@ -268,6 +280,78 @@ def test_appended_rows_of_other_levels_are_found(
     parameters, levels = away_from_whole(tmp_path, "gaussian")
     assert parameters > 4.5
     assert levels > 0.3
+
+
+@pytest.mark.parametrize("family", ["gaussian", "logistic"])
+def test_a_run_continues_an_earlier_one_of_fewer_levels(tmp_path: Path, family: str) -> None:
+    store, (table, *_) = made(tmp_path, family)
+    sampled(store, tmp_path / "run", family, chains=3)
+    more = {name: values[:60] for name, values in table.items()} | {"user": np.arange(60) + 30}
+    streammc.append(more, tmp_path / "t.zarr")
+    grown, (arrays, _) = streammc.open_store(tmp_path / "t.zarr"), state_of(tmp_path / "run")
+    before, now = store.crossed[0].n_groups, grown.crossed[0].n_groups
+    assert now > before
+    sizes = {"draws": 60, "warmup": 0, "chains": 4}
+    first = {}
+    for name, earlier in (("cold", None), ("warm", f"{tmp_path}/run")):
+        sampler = streammc.samplers.gibbs(start_from=earlier)
+        sampled(grown, tmp_path / name, family, sampler=sampler, **sizes)
+        lp = RunDirectory.open(tmp_path / name).statistics("lp")["lp"]
+        late = lp[:, 30:]
+        first[name] = np.max(np.abs(lp[:, 0] - late.mean()) / late.std())
+    assert first["warm"] < 4.0 < first["cold"], first
+    model = with_crossed(getattr(streammc.models, family)(), grown)
+    labels = RunDirectory.open(tmp_path / "run").labels
+    states = kernel.earlier_states(f"{tmp_path}/run", RunRequest(grown, model), labels)
+    assert 3 == len(states)
+    for chain, state in enumerate(states):
+        known = arrays[f"chain{chain}_effects"]
+        np.testing.assert_array_equal(state["effects"][:before], known[:before])
+        np.testing.assert_array_equal(state["effects"][before:now], 0.0)
+        np.testing.assert_array_equal(state["effects"][now:], known[before:])
+
+
+def test_what_a_run_cannot_start_from(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+    model = streammc.models.gaussian()
+    sampled(store, tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    other, _ = made(tmp_path / "other", standardize=False)
+    plain = streammc.from_table(crossed_table("gaussian")[0], formula="y ~ x")
+    streammc.sample(plain, model, seed=1, draws=50, warmup=50, path=tmp_path / "hmc")
+
+    def started(rows: Any, path: str, model: Any = model) -> None:
+        sampler = streammc.samplers.gibbs(start_from=str(tmp_path / path))
+        streammc.sample(rows, model, sampler=sampler, path=tmp_path / "new", **SIZES)
+
+    with pytest.raises(IdentityError, match="found one of another store"):
+        started(other, "run")
+    with pytest.raises(IdentityError, match="found one of another store"):
+        started(store, "hmc")
+    with pytest.raises(ConfigError, match="found one of another at"):
+        started(store, "run", streammc.models.student_t())
+    with pytest.raises(MissingError, match="nowhere"):
+        started(store, "nowhere")
+    with pytest.raises(ConfigError, match="expected factors that cross for gibbs"):
+        started(plain, "run")
+    with pytest.raises(ConfigError, match="start_from must be the path of a run as text"):
+        streammc.samplers.gibbs(start_from=3)
+    with RunDirectory.open(tmp_path / "run").lock() as run:
+        run.extend(500)
+    with pytest.raises(ConfigError, match="found one that is not finished"):
+        started(store, "run")
+    assert not (tmp_path / "new").exists()
+
+
+def test_more_levels_than_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = made(tmp_path)
+    monkeypatch.setattr(kernel, "available_memory", lambda: 500_000)
+    with pytest.raises(OutOfMemoryError, match=r"expected 0.82 MB .* 65 effects in 4 chains"):
+        sampled(store, tmp_path / "run", chains=4)
+    assert not (tmp_path / "run").exists()
+    sampled(store, tmp_path / "run", chains=2)
 
 
 def test_what_needs_a_likelihood_of_rows_is_refused(tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ def quadrature_warnings(
     if model.slope is None:
         remedy = f"use as many as are needed, --option nodes={PANELS}"
     elif nodes >= MOST_NODES:
-        remedy = f"give {model.group_parameters[0].name} a tighter prior, or larger groups"
+        remedy = (
+            f"draw the effects in place of integrating them out, with --group-as "
+            f"{model.column}=crossed at the ingest"
+        )
     text = (
         f"expected an error of the quadrature over the effects of {model.column} that varies by "
         f"less than {LARGEST_VARIATION} over the posterior, found {variation:.2g} with {nodes} "

@@ -11,9 +11,10 @@ import itertools
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,14 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.bound import Bound
 from streammc.control_variates.certify import without_pass
-from streammc.errors import ConfigError, ModelError, RefusedError, StoreError
+from streammc.errors import (
+    ConfigError,
+    IdentityError,
+    ModelError,
+    OutOfMemoryError,
+    RefusedError,
+    StoreError,
+)
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.target import Base
 from streammc.models.glm.gaussian_identity import Gaussian
@@ -29,8 +37,10 @@ from streammc.models.responses import response_check
 from streammc.models.table_scale import turn_of_effects
 from streammc.numerics.dispatchers import compile_ahead
 from streammc.numerics.prior import COLUMNS, FLAT, JOINT_NORMAL, NORMAL, log_prior
+from streammc.numerics.process_limits import available_memory
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chains import BATCH_SECONDS, Chain
+from streammc.samplers.common.preparation import size_text
 from streammc.samplers.common.sampler import NAMED, RunRequest, Setup
 from streammc.samplers.crossed import likelihoods
 from streammc.samplers.crossed.likelihoods import (
@@ -52,15 +62,22 @@ from streammc.samplers.crossed.table import (
     structure_of,
     summed,
 )
+from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
     from streammc.samplers.crossed.options import Gibbs
 
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 KEPT_BYTES: Final = 48 << 20
 """Memory of the draws of the effects that a chain keeps."""
 MOST_KEPT: Final = 250
 LEAST_KEPT: Final = 8
+_CHAIN_BYTES: Final = 160
+"""Memory of an effect in a chain: position and scratch, four moments, and the state that is written
+of them, twice. Of 1e7 effects with 8 draws each four chains took 10.2 GB; this says 10.7."""
+_DRAW_BYTES: Final = 12
+"""Memory of a draw of an effect that is kept, likewise."""
 _DISPERSED: Final = 1.0
 """Spread of the logarithms of the scales at the start."""
 _NO_NOISE: Final = 30.0
@@ -77,6 +94,8 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
         If the model has no factors that cross, two are copies, or no draw is made from a prior.
     ModelError
         If a response is invalid, or fitted without error.
+    OutOfMemoryError
+        If the effects of so many levels need more memory than there is.
     RefusedError
         If control variates are given, which this sampler has no use for.
     """
@@ -95,6 +114,9 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     begun = time.perf_counter()
     cv = without_pass(Bound(request.dataset, model))
     _check_priors(model, cv)
+    _require_memory(sampler, request)
+    if sampler.start_from is not None:
+        earlier_states(sampler.start_from, request, cv.labels)
     table, rows = _table(request, cv)
     structure = structure_of(table)
     require_distinct(structure, model.crossed)
@@ -106,10 +128,27 @@ def prepare(sampler: Gibbs, request: RunRequest, reason: str) -> Setup:
     read["bytes_read"] = read["rows_read"] * request.dataset.rows().row_bytes
     certificate = cv.certificate.plus(**read, seconds=time.perf_counter() - begun)
     cv = replace(cv, certificate=replace(certificate, warnings=_warnings(structure)))
-    found = np.array([structure.parts, structure.largest])
+    found = np.array([structure.parts, structure.largest, table.effect[-1]])
     text = f"{table.effect[-1]:,} effects of {len(model.crossed)} factors are drawn with them"
     arrays = {"crossed_structure": found}
     return Setup(sampler, cv, None, f"{reason or NAMED}; {text}", arrays, (table, rows))
+
+
+def _require_memory(sampler: Gibbs, request: RunRequest) -> None:
+    """Refuse more effects than there is memory for: sums by level, and positions of all chains."""
+    model: Any = request.model
+    crossed = request.dataset.table.crossed
+    sizes = [each.n_groups * len(k) for each, k in zip(crossed, model.effects, strict=True)]
+    widest, effects = max(map(len, model.effects)), sum(sizes)
+    a_chain = _CHAIN_BYTES + _DRAW_BYTES * kept_draws(effects, sampler.effect_draws)
+    sums = 8 * (request.dataset.n_features + widest + 2)
+    needed, free = effects * (request.chains * a_chain + sums), available_memory()
+    if needed > free:
+        raise OutOfMemoryError(
+            f"expected {size_text(needed)} of memory for {effects:,} effects in {request.chains} "
+            f"chains, found {size_text(free)} available: use fewer --chains, or put the smallest "
+            "levels together"
+        )
 
 
 def _warnings(structure: Structure) -> tuple[str, ...]:
@@ -206,6 +245,59 @@ def _check_priors(model: Any, cv: ControlVariates) -> None:
         )
 
 
+def earlier_states(path: str, request: RunRequest, labels: Sequence[str]) -> list[Arrays]:
+    """Return the last parameters and state of each chain of an earlier run, of all levels now.
+
+    Levels that have come since follow those of each factor that it knew, with effects of 0.
+
+    Raises
+    ------
+    ConfigError
+        If it is no finished run of gibbs, or of another model.
+    IdentityError
+        If it is of another store.
+    """
+    run, model = RunDirectory.open(path), request.model
+    table: Any = request.dataset.table
+    same = run.identity["store"] == table.fingerprint
+    before = table if same else table.earlier(run.identity["store"])
+    if before is None:
+        raise IdentityError(
+            f"expected a run of the store {table.address!r} to start from, now or before rows were "
+            f"appended, found one of another store at {path!r}: leave out start_from"
+        )
+    found = run.checkpoint() if run.finished() else None
+    if found is None or "chain0_effects" not in found[0]:
+        what = "one of another sampler" if found else "one that is not finished"
+        raise ConfigError(
+            f"expected a finished run of gibbs to start from, found {what} at {path!r}: leave out "
+            "start_from"
+        )
+    described = [{**each, "prior": None} for each in (run.identity["model"], model.describe())]
+    if described[0] != described[1] or run.labels != tuple(labels):
+        raise ConfigError(
+            f"expected a run of the same model to start from, found one of another at {path!r}: "
+            "leave out start_from"
+        )
+    terms: Any = model
+    widths = [len(each) for each in terms.effects]
+    known = [k * each.n_groups for k, each in zip(widths, before.crossed, strict=True)]
+    sizes = [k * each.n_groups for k, each in zip(widths, table.crossed, strict=True)]
+    last = run.draws_matrix()[:, -1]
+    states: list[Arrays] = []
+    for chain in range(run.chains):
+        start = f"chain{chain}_"
+        state = {
+            name[len(start) :]: each
+            for name, each in found[0].items()
+            if name.startswith(start) and name[len(start) :] not in ("moments", "kept")
+        }
+        parts = np.split(state["effects"], np.cumsum(known)[:-1])
+        padded = [np.append(u, np.zeros(n - len(u))) for u, n in zip(parts, sizes, strict=True)]
+        states.append(state | {"effects": np.concatenate(padded), "last": last[chain]})
+    return states
+
+
 def scales_of(model: Any, cv: ControlVariates) -> Scales:
     """Return the priors of a Gaussian response, of coefficients less those of theta_star."""
     table = model.prior_table(cv.labels)
@@ -236,6 +328,9 @@ def problem(sampler: Gibbs, request: RunRequest, setup: Setup) -> GibbsProblem:
         "table": table,
         "effect_draws": sampler.effect_draws,
         "statistics": sampler.statistics,
+        "earlier": None
+        if sampler.start_from is None
+        else cache(partial(earlier_states, sampler.start_from, request, cv.labels)),
         "turns": tuple(
             turn_of_effects(each, request.dataset.attributes) for each in untyped.effects
         ),
@@ -262,6 +357,8 @@ class GibbsProblem(ABC):
 
     table: Crossed
     effect_draws: int | None
+    earlier: Callable[[], list[Arrays]] | None
+    """Returns the states of the chains of the run to start from, if there is one."""
     statistics: tuple[str, ...]
     turns: tuple[Matrix, ...]
     """Of each factor what turns the effects of a level to the table's scale (k, k)."""
@@ -292,6 +389,10 @@ class Position(ABC):
         """Begin with parameters (d,), and effects near none, or what they are given these."""
 
     @abstractmethod
+    def follow(self, last: Vector, arrays: Arrays) -> None:
+        """Begin with the last parameters (d,) of a chain of an earlier run, and its arrays."""
+
+    @abstractmethod
     def sweep(self, rng: np.random.Generator) -> float:
         """Draw everything; return the log density of responses and effects but for the prior."""
 
@@ -306,7 +407,7 @@ class Position(ABC):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the position, for :meth:`restore`."""
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: Arrays) -> None:
         """Continue from :meth:`arrays`.
 
         Raises
@@ -317,8 +418,8 @@ class Position(ABC):
         for name, array in self.arrays().items():
             if name not in arrays:
                 raise StoreError(
-                    f"expected {name!r} in the state of an unfinished run of gibbs, found none: it "
-                    "was begun by another version of streammc; sample into another path"
+                    f"expected {name!r} in the state of a run of gibbs, found none: another "
+                    "version of streammc made it; sample anew, into another path"
                 )
             array[:] = arrays[name]
 
@@ -352,6 +453,12 @@ class SumsPosition(Position):
         """Begin with these scales."""
         q = len(self._state.beta)
         self._state.scales[:] = np.append(theta[q + 1 :], theta[q])
+
+    def follow(self, last: Vector, arrays: Arrays) -> None:
+        """Begin with the last parameters and arrays of a chain; see ``Position``."""
+        q = len(self._state.beta)
+        beta = last[:q] - self._problem.base.theta_star[:q]
+        self.restore({**arrays, "beta": beta})
 
     def sweep(self, rng: np.random.Generator) -> float:
         """Draw everything; ModelError if there is no noise, or columns are not told apart."""
@@ -404,10 +511,23 @@ class RowsPosition(Position):
         self.effects = self._walk.effects
 
     def start(self, theta: Vector, rng: np.random.Generator) -> None:
-        """Begin with these parameters, and go uphill in all but the scales of effects."""
+        """Begin with these parameters, and go uphill in all but the scales of effects.
+
+        Where there may be several hills, again from effects that are drawn.
+        """
         self._walk.theta[:] = theta
+        self._climb(rng)
+        if not likelihoods.is_concave(self._walk):
+            likelihoods.disperse(self._problem.table, self._walk, rng)
+            self._climb(rng)
+
+    def _climb(self, rng: np.random.Generator) -> None:
         for _ in range(likelihoods.CLIMBS):
             self._sweep(True, rng)
+
+    def follow(self, last: Vector, arrays: Arrays) -> None:
+        """Begin with the arrays of a chain; see ``Position``."""
+        self.restore(arrays)
 
     def sweep(self, rng: np.random.Generator) -> float:
         """Draw everything; see ``Position``."""
@@ -421,6 +541,8 @@ class RowsPosition(Position):
 
     def learn(self) -> None:
         """Let the last sweep count; see ``Position``."""
+        if not likelihoods.is_concave(self._walk):
+            self._walk.afar[:] = likelihoods.AFAR
         likelihoods.learn(self._problem.table, self._walk)
 
     def write(self, theta: Vector) -> None:
@@ -430,13 +552,33 @@ class RowsPosition(Position):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return parameters and effects, and what warm-up has learnt."""
         walk = self._walk
-        learnt = {"pull": walk.pull, "chance": walk.chance}
+        learnt = {"pull": walk.pull, "chance": walk.chance, "afar": walk.afar}
         return {"theta": walk.theta, "effects": walk.effects, **learnt}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: Arrays) -> None:
         """Continue from :meth:`arrays`."""
         super().restore(arrays)
         likelihoods.set_powers(self._problem.table, self._walk)
+
+
+def effects_r_hat(run: RunDirectory) -> Vector | None:
+    """Return R-hat (E,) of each effect, from its moments in every chain; ``None`` of one chain.
+
+    That of Gelman and Rubin 1992: of n draws the mean of the variances within chains is W, the
+    variance of the means of the chains is B; R-hat is sqrt((n - 1) / n + B / W).
+    """
+    found = run.checkpoint()
+    if found is None or run.chains == 1:
+        return None
+    arrays, meta = found
+    n = min(each["count"] for each in meta["chains"])
+    if n < 2:
+        return None
+    moments = [arrays[f"chain{chain}_moments"] for chain in range(run.chains)]
+    between = np.var([each[:, 0] for each in moments], axis=0, ddof=1)
+    within = sum(each[:, 1] for each in moments) / (run.chains * (n - 1))
+    shares = np.divide(between, within, out=np.zeros_like(between), where=within > 0.0)
+    return np.asarray(np.sqrt((n - 1) / n + shares))
 
 
 def kept_draws(levels: int, wanted: int | None) -> int:
@@ -453,7 +595,7 @@ class GibbsChain(Chain):
         self, problem: GibbsProblem, seed: int, chain: int, *, batch_iterations: int
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
-        self.problem, self.statistics = problem, problem.statistics
+        self.problem, self.statistics, self._chain = problem, problem.statistics, chain
         self._position = problem.position()
         E = len(self._position.effects)
         self._count = 0
@@ -463,7 +605,15 @@ class GibbsChain(Chain):
         self._kept = np.zeros((kept_draws(E, problem.effect_draws), E), np.float32)
 
     def initialise(self) -> None:
-        """Draw scales of the effects around those of theta_star; there are no effects yet."""
+        """Draw scales of the effects around those of theta_star; there are no effects yet.
+
+        Or continue a chain of an earlier run, each of them in turn.
+        """
+        if self.problem.earlier is not None:
+            states = self.problem.earlier()
+            state = states[self._chain % len(states)]
+            self._position.follow(state["last"], state)
+            return
         theta, table = self.problem.base.theta_star.copy(), self.problem.table
         linear = len(theta) - int(table.parameter[-1])
         at = steps_of(table, linear)[linear:]

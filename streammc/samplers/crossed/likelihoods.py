@@ -8,7 +8,10 @@ the levels of one factor are independent. A sweep
 
 1. proposes, factor by factor, the effects of each level from the Student t of a Newton step, and
    accepts them by themselves (Metropolis and Hastings), so that as many moves as there are levels
-   cost two evaluations of each row; then scales and partial correlations of the factor are drawn
+   cost two evaluations of each row. Where warm-up has seen log-likelihoods of rows that are not
+   concave, as a Student t has, that of a level may have several modes, and a step of Newton does
+   not leave the one it is in: there one proposal of four is from the distribution of the effects,
+   ``Normal(0, Sigma_f)``. Then scales and partial correlations of the factor are drawn
    from ``p(Sigma | u)`` by slices;
 2. shifts: with ``x_j`` a column that is constant within the levels of a factor with intercepts, as
    the intercept is, ``beta_j + delta`` and ``u_f[l] - delta x_j[l]`` leave every predictor as it
@@ -91,6 +94,10 @@ _APART: Final = 8
 """Numbers between rows of scratch, which would share a place of the cache at powers of 2."""
 _LEARNT: Final = 0.1
 """Weight of a sweep of warm-up in the information of a row, and in how often a move is accepted."""
+AFAR: Final = 0.25
+"""``Walk.afar`` where the log-likelihood of rows is not concave."""
+_CONCAVE: Final = 1e-6
+"""Convexity over information up to which it is: that of rounding."""
 _LEAST_CHANCE: Final = 0.02
 """Least of ``Walk.chance``, so that a move that was refused throughout warm-up is still tried."""
 
@@ -131,7 +138,10 @@ class Walk(NamedTuple):
     pull: Vector
     """(C,) information of a row, of ``z = 1``, on an effect over that of its distribution."""
     information: Vector
-    """(1,) mean information of a row on its predictor, at the last theta that was tried."""
+    """(2,) mean information of a row on its predictor, and mean convexity of its log-likelihood,
+    at the last theta that was tried."""
+    afar: Vector
+    """(1,) share of the proposals of effects that are from their distribution."""
     power: Vector
     """(E,) ``a``, by :func:`set_powers`."""
     before: Vector
@@ -175,7 +185,8 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         theta=np.zeros(family.q + family.scalars + int(table.parameter[-1])),
         effects=np.zeros(effects),
         pull=np.zeros(len(table.column)),
-        information=np.zeros(1),
+        information=np.zeros(2),
+        afar=np.zeros(1),
         power=np.ones(effects),
         before=np.zeros(effects),
         chance=np.ones(len(table.column)),
@@ -191,6 +202,21 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
         eta=np.zeros(p * TILE),
         out=np.zeros((1 + p + p * (p + 1) // 2) * TILE),
     )
+
+
+def is_concave(walk: Walk) -> bool:
+    """Return whether the log-likelihoods of rows were, at the last theta that was tried."""
+    information, convexity = walk.information
+    return bool(convexity <= _CONCAVE * information)
+
+
+def disperse(table: Crossed, walk: Walk, rng: np.random.Generator) -> None:
+    """Draw effects with the scales that they have, by themselves: chains start at several modes."""
+    linear = len(walk.theta) - int(table.parameter[-1])
+    for f, k in enumerate(np.diff(table.component)):
+        own, at = slice(table.effect[f], table.effect[f + 1]), linear + table.parameter[f]
+        drawn = rng.standard_normal((len(walk.effects[own]) // k, k))
+        walk.effects[own] = (drawn * np.exp(walk.theta[at : at + k])).ravel()
 
 
 def steps_of(table: Crossed, linear: int) -> Index:
@@ -368,7 +394,7 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
 
     Return the log-likelihood of the rows afterwards.
     """
-    likelihood = 0.0
+    likelihood, afar = 0.0, walk.afar[0]
     p, first, last = 1 + family.scalars, table.first[f], table.first[f + 1]
     k = table.component[f + 1] - table.component[f]
     columns = table.column[table.component[f] : table.component[f + 1]]
@@ -444,6 +470,11 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                         continue
                     for c in range(k):
                         away[c] = rng.standard_normal()
+                    tried[1 + k] = math.nan
+                    if afar > 0.0 and rng.random() < afar:
+                        solve_lower(inverse, away)
+                        tried[1 : 1 + k] = away
+                        continue
                     solve_upper(root, away)
                     wide = spread(k, rng)
                     for c in range(k):
@@ -453,7 +484,10 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                             tried[1 + 2 * k + c * k + d] = root[c, d]
                     continue
                 accepted = value > tried[0]
-                if not climb:
+                if not climb and math.isnan(tried[1 + k]):  # from the distribution of the effects
+                    ratio = rows_alone - tried[1 + 2 * k + k * k]
+                    accepted = math.log(1.0 - rng.random()) < ratio
+                elif not climb:
                     for c in range(k):
                         away[c] = effects[place + c] - centre[c]
                     ratio = value - tried[0] + log_t(root, away)
@@ -545,7 +579,8 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
     product, stride = walk.terms[3], max(n // CURVED_ROWS, 1)
     gradient[:] = 0.0
     hessian[:, :] = 0.0
-    total, information = expand_effects(family, table, walk, gradient, hessian), 0.0
+    total = expand_effects(family, table, walk, gradient, hessian)
+    information = convexity = 0.0
     z[q : q + s] = 0.0
     l = 0
     for at in range(0, n, TILE):
@@ -586,13 +621,15 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
             for k_out in range(out.shape[0]):
                 for i in range(count):
                     out[k_out, i] *= table.row_weight[0, at + i]
-        part = curvature = 0.0
+        part = curvature = bent = 0.0
         for i in range(count):
             part += out[0, i]
+            bent += max(out[1 + p, i], 0.0)
             out[1 + p, i] = max(-out[1 + p, i], 0.0)
             curvature += out[1 + p, i]
         total += part
         information += curvature
+        convexity += bent
         for j in range(D):
             gradient[j] += _sum(count, out[1], z[j])
         for a in range(s):
@@ -623,7 +660,7 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
                     both += out[pair, i]
                 hessian[q + b, q + a] -= stride * both
                 pair += 1
-    walk.information[0] = information / n
+    walk.information[0], walk.information[1] = information / n, convexity / n
     return total
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from streammc.errors import ConfigError
 from streammc.samplers.common.options import builder, check_counts
 from streammc.samplers.common.sampler import EXACT, Check, Sampler
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from streammc.samplers.common.chains import SharedProblem
     from streammc.samplers.common.sampler import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
+
+EFFECTS_R_HAT: Final = 1.1
+"""Limit of R-hat of an effect. The largest of 1e5 effects of which four chains that agree have 50
+effective draws each is below it (Gelman and Rubin 1992)."""
+MOST_COMPARED: Final = 1 << 20
+"""Number of effects up to which chains are compared: their state is read from the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +42,10 @@ class Gibbs(Sampler):
         Draws of all effects together that each chain keeps, for predictions and draws of single
         levels, at least 2. ``None``: up to 250, in at most 48 MB. Half as many at the least, since
         every other one is left out where there is no more room.
+    start_from
+        Path of a finished run of ``gibbs`` with the same model, of the same store or of that
+        before rows were appended: chains begin at its last draws, effects of new levels at 0, and
+        move as it had learnt. ``None``: near no effects. A short warm-up is enough then.
 
     Examples
     --------
@@ -44,6 +55,7 @@ class Gibbs(Sampler):
     """
 
     effect_draws: int | None = None
+    start_from: str | None = None
 
     name: ClassVar[str] = "gibbs"
     target: ClassVar[str] = EXACT
@@ -55,12 +67,17 @@ class Gibbs(Sampler):
     statistics: ClassVar[tuple[str, ...]] = ("lp", "n_rows")
     """``lp``: log density of responses, effects and parameters together."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {"crossed_structure": ("structure",)}
-    """Parts of the table that share no level, and the share of the rows in the largest."""
+    """Parts of the table that share no level, share of the rows in the largest; effects."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
         check_counts(self, "effect_draws", least=2)
+        if self.start_from is not None and not isinstance(self.start_from, str):
+            raise ConfigError(
+                f"start_from must be the path of a run as text, found {self.start_from!r}: give "
+                "one, or leave it out"
+            )
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Read the table, and return its sums; see ``Sampler``."""
@@ -75,22 +92,49 @@ class Gibbs(Sampler):
         return problem(self, request, setup)
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
-        """Return the parts of the table that share no level."""
-        parts, largest = setup.arrays["crossed_structure"]
-        return {"parts": int(parts), "largest_part": float(largest)}
+        """Return the parts of the table that share no level, and R-hat of effects."""
+        from streammc.samplers.crossed.kernel import effects_r_hat
+
+        parts, largest, *effects = setup.arrays["crossed_structure"]
+        few = effects and effects[0] <= MOST_COMPARED
+        r_hat = effects_r_hat(run) if few else None
+        return {
+            "parts": int(parts),
+            "largest_part": float(largest),
+            "effects_r_hat": None if r_hat is None else float(r_hat.max()),
+            "effects_apart": None if r_hat is None else int((r_hat > EFFECTS_R_HAT).sum()),
+        }
 
     def checks(self, summary: Mapping[str, Any]) -> list[Check]:
-        """Return the check of the parts; see ``Sampler``."""
-        facts = summary["sampling"]
+        """Return the checks of the effects and of the parts; see ``Sampler``."""
+        facts, found = summary["sampling"], []
+        r_hat = facts.get("effects_r_hat")
+        if r_hat is not None:
+            apart = (
+                f"r_hat of {facts['effects_apart']:,} effects of levels is above {EFFECTS_R_HAT}, "
+                f"the largest {r_hat:.3g}: the chains do not agree on these; use more --draws"
+            )
+            passed = r_hat <= EFFECTS_R_HAT
+            found.append(
+                Check(
+                    name="largest r_hat of an effect",
+                    value=f"{r_hat:.3f}",
+                    meaning="Whether the chains agree on the effect of every level.",
+                    limit=f"at most {EFFECTS_R_HAT}",
+                    passed=passed,
+                    warning="" if passed else apart,
+                )
+            )
         if facts.get("parts", 1) == 1:
-            return []
+            return found
         return [
+            *found,
             Check(
                 name="parts of the table that share no level",
                 value=f"{facts['parts']:,}; {facts['largest_part']:.1%} of the rows in the largest",
                 meaning="Effects of levels in different parts are compared by their common "
                 "distribution alone.",
-            )
+            ),
         ]
 
 

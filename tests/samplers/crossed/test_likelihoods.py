@@ -13,6 +13,7 @@ import streammc
 from streammc.control_variates.bound import Bound, resolved
 from streammc.control_variates.certify import without_pass
 from streammc.diagnostics.summary import summarize_draws
+from streammc.errors import SamplingWarning
 from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.numerics.prior import draw_prior
 from streammc.priors import half_normal, lognormal, normal
@@ -57,6 +58,7 @@ def problem_of(family: str, table: Any, formula: str = INTERCEPTS, **options: An
     )  # fmt: skip
     walk = allocate_walk(made, sums)
     walk.theta[:] = cv.theta_star
+    walk.afar[:] = likelihoods.AFAR if family == "student_t" else 0.0
     return SimpleNamespace(
         problem=(inner.link, made, sums, ordered, walk), model=inner, walk=walk, sums=sums,
         rows=ordered, family=made, pieces=list(pieces_of(rows, None, lambda *_: None)),
@@ -189,3 +191,63 @@ def test_another_model_of_the_name_gaussian_is_sampled_by_its_own_likelihood() -
         for each in (inner, other)
     ]
     assert [True, False] == found
+
+
+def away_from_grid(**arguments: Any) -> tuple[float, float]:
+    """Return the farthest mean of an effect from its integral, in Monte Carlo errors, and R-hat.
+
+    40 levels of 4 rows, in six of which a Student t has two modes; the parameters are known, so
+    that the effects are independent of one another.
+    """
+    rng = np.random.default_rng(1)
+    tau, sigma, nu, levels = 6.0, 0.5, 3.0, 40
+    g = np.repeat(np.arange(levels), 4)
+    y = tau * rng.normal(size=levels)[g] + sigma * rng.standard_t(nu, size=len(g))
+    for level in range(6):
+        side = np.array([-8.0, -8.0, 8.0, 8.0])
+        y[4 * level : 4 * level + 4] = side + 0.3 * rng.normal(size=4)
+    known = {"beta*": normal(0.0, 1e-3)}
+    known |= {
+        name: lognormal(np.log(value), 1e-3)
+        for name, value in {"tau*": tau, "sigma": sigma, "nu": nu}.items()
+    }
+    rows = streammc.from_table(
+        {"y": y, "g": g}, formula="y ~ 1 + (1 | g)", group_as={"g": "crossed"}, dtype="float64"
+    )
+    run = streammc.sample(
+        rows, streammc.models.student_t(prior=known), seed=2, draws=4000, warmup=200,
+        sampler=streammc.samplers.gibbs(effect_draws=4000), **arguments,
+    )  # fmt: skip
+    labels = [str(level) for level in range(levels)]
+    draws = streammc.effect_draws(run, rows, labels, factor="g", draws=4000)["u"]
+    found = summarize_draws(
+        draws.transpose("chain", "draw", "group", "effect").to_numpy()[..., 0], labels
+    )
+    u = np.linspace(-30.0, 30.0, 20_001)
+    away = []
+    for level in range(levels):
+        residual = (y[g == level][:, None] - u) / sigma
+        log = -0.5 * (u / tau) ** 2 - 0.5 * (nu + 1.0) * np.log1p(residual**2 / nu).sum(axis=0)
+        weight = np.exp(log - log.max())
+        row = found[str(level)]
+        away.append((row["mean"] - weight @ u / weight.sum()) / row["mcse_mean"])
+    return float(np.abs(away).max()), max(row["r_hat"] for row in found.values())
+
+
+def test_levels_with_two_modes_are_drawn_in_both() -> None:
+    away, r_hat = away_from_grid(chains=4)
+    assert away < 4.5
+    assert r_hat < 1.05
+
+
+def test_chains_that_stay_in_a_mode_of_an_effect_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    learn = kernel.RowsPosition.learn
+
+    def near(self: Any) -> None:
+        learn(self)
+        self._walk.afar[:] = 0.0
+
+    monkeypatch.setattr(kernel.RowsPosition, "learn", near)
+    with pytest.warns(SamplingWarning, match="effects of levels is above"):
+        _, r_hat = away_from_grid(chains=4)
+    assert r_hat > 1.5
