@@ -160,9 +160,10 @@ def checkpoint_content(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, An
     return buffer.getvalue()
 
 
-def read_checkpoint(path: Path, size: int, checksum: int) -> State:
+def read_checkpoint(path: Path, size: int, checksum: int, ending: str = "") -> State:
     """Return ``(arrays, meta)`` of the checkpoint file at ``path``, after checking it.
 
+    Arrays are those whose names have the ending ``ending``.
     The committed root has its size and crc32c, so that a substituted file is refused before
     it is parsed. Arrays of objects are not loaded.
 
@@ -189,7 +190,7 @@ def read_checkpoint(path: Path, size: int, checksum: int) -> State:
                 raise ValueError("compressed ones, of any size; uncompressed arrays are written")
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored[_META].tobytes())
-            names = [name for name in stored.files if name != _META]
+            names = [each for each in stored.files if each != _META and each.endswith(ending)]
             arrays = {name.removeprefix("array."): stored[name] for name in names}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise StoreError(

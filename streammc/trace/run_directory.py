@@ -206,11 +206,12 @@ class RunView:
         wanted = self.draws if draws is None else draws
         return self.committed_warmup >= self.warmup and self.committed_draws >= wanted
 
-    def checkpoint(self) -> checkpoints.State | None:
+    def checkpoint(self, ending: str = "") -> checkpoints.State | None:
         """Return the verified state from which the next interval continues.
 
         The state of the last commit, or, if an extended run must compute its last short chunk
-        again, of the start of that chunk; ``None`` at the start of a run.
+        again, of the start of that chunk; ``None`` at the start of a run. Of its arrays those whose
+        names have the ending ``ending``.
 
         Raises
         ------
@@ -220,7 +221,7 @@ class RunView:
         mark = self._state.mark()
         if mark is not None:
             where = commit.checkpoint_path(self.path, mark.generation)
-            return checkpoints.read_checkpoint(where, mark.size, mark.crc32c)
+            return checkpoints.read_checkpoint(where, mark.size, mark.crc32c, ending)
         if self.committed_warmup or self.next_start:
             raise StoreError(f"expected a checkpoint in {self.path}, found none: start again")
         return None
@@ -816,10 +817,13 @@ class MemoryRun(RunDirectory):
         """Forget the run; do not use this object after."""
         self._failed = True
 
-    def checkpoint(self) -> checkpoints.State | None:
+    def checkpoint(self, ending: str = "") -> checkpoints.State | None:
         """Return the state from which the next interval continues; None at the start of the run."""
         made = self._commits["draws"] or self._commits["warmup"]
-        return copy.deepcopy(made[-1].checkpoint) if made else None
+        if not made:
+            return None
+        arrays, meta = made[-1].checkpoint
+        return copy.deepcopy(({k: each for k, each in arrays.items() if k.endswith(ending)}, meta))
 
     def read_group(self, name: str, only: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
         """Return copies of the arrays of a group by name: all, or those of ``only``."""

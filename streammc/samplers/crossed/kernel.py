@@ -567,7 +567,7 @@ def effects_r_hat(run: RunDirectory) -> Vector | None:
     That of Gelman and Rubin 1992: of n draws the mean of the variances within chains is W, the
     variance of the means of the chains is B; R-hat is sqrt((n - 1) / n + B / W).
     """
-    found = run.checkpoint()
+    found = run.checkpoint("_moments")
     if found is None or run.chains == 1:
         return None
     arrays, meta = found
