@@ -6,7 +6,7 @@ PYTHON has NumPyro. NUTS samples every effect, non-centred, in double precision,
 after the other. z is the difference of two means in Monte Carlo standard errors, of all parameters
 and of the effects of all levels; sds are compared of the parameters. In the partner, ``broken``,
 NUTS has the responses of other rows in the order of the first ones. ``--write`` puts the table into
-docs/measurements/crossed.md.
+docs/measurements/crossed.md, which keeps the lines of other families.
 """
 
 from __future__ import annotations
@@ -147,19 +147,25 @@ def gibbs(table: dict[str, Any], family: str) -> dict[str, list[float]]:
     return {of_nuts.get(name, name): row for name, row in out.items()}
 
 
+def start(family: str, kind: str) -> str:
+    """Return the first cell of the line of a case."""
+    return f"| `{family}`, {kind}"
+
+
 def main() -> None:
     """Compare the cases that are asked for."""
     if sys.argv[1:2] == ["nuts"]:
         nuts(*sys.argv[2:])
         return
-    from page import machine, publish, short
+    from page import machine, publish, published, short
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", required=True)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", nargs="*", default=[])
     asked = parser.parse_args()
-    lines = []
+    table_of_page = published("crossed.md", "nuts")
+    lines = {each.split(" | ")[0]: each for each in table_of_page if each.startswith("| `")}
     for family, kind in CASES:
         if asked.only and family not in asked.only:
             continue
@@ -179,15 +185,16 @@ def main() -> None:
         of_small = max(abs(z[name]) for name in small)
         of_levels = max(abs(z[name]) for name in z if name[:2] == "u_")
         tau = f"{ours['tau[item]'][0]:.3f}, {theirs['tau[item]'][0]:.3f}"
-        cells = [f"`{family}`, {kind}", short(of_small), short(of_levels), short(sd), tau]
-        lines.append(f"| {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
+        cells = [short(of_small), short(of_levels), short(sd), tau]
+        lines[start(family, kind)] = f"{' | '.join([start(family, kind), *cells])} |"
+        print(lines[start(family, kind)], flush=True)
     if asked.write:
         head = (
             "| table | largest z of parameters | of 65 effects | largest difference of sds "
             "| mean of `tau[item]`, both |"
         )
-        publish("crossed.md", "nuts", [f"{machine()}.", "", head, "|" + "---|" * 5, *lines])
+        ordered = [lines[start(*case)] for case in CASES if start(*case) in lines]
+        publish("crossed.md", "nuts", [f"{machine()}.", "", head, "|" + "---|" * 5, *ordered])
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ class Walk(NamedTuple):
     pull: Vector
     """(C,) information of a row, of ``z = 1``, on an effect over that of its distribution."""
     information: Vector
-    """(2,) mean information of a row on its predictor, and mean convexity of its log-likelihood,
-    at the last theta that was tried."""
+    """(2,) mean information of a row on its predictor, and mean convexity of its log-likelihood, at
+    theta; not at one that was tried, where a Poisson mean may be infinite."""
     afar: Vector
     """(1,) share of the proposals of effects that are from their distribution."""
     power: Vector
@@ -205,7 +205,7 @@ def allocate_walk(family: Family, table: Crossed) -> Walk:
 
 
 def is_concave(walk: Walk) -> bool:
-    """Return whether the log-likelihoods of rows were, at the last theta that was tried."""
+    """Return whether the log-likelihoods of rows are, at theta."""
     information, convexity = walk.information
     return bool(convexity <= _CONCAVE * information)
 
@@ -892,6 +892,7 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
     gradient, away, mean, back = np.zeros(D), np.zeros(D), np.zeros(D), np.zeros(D)
     curvature, slope, old = np.zeros_like(theta), np.zeros_like(theta), theta.copy()
     value = expand(link, family, table, rows, walk, gradient, A)
+    information, convexity = walk.information[0], walk.information[1]
     density = value + log_prior(old, family.prior, slope)
     for j in range(D):
         gradient[j] += slope[steps[j]]
@@ -941,6 +942,7 @@ def draw_theta(link, family, table, rows, walk, climb, rng):  # type: ignore[no-
     else:
         walk.effects[:] = walk.before
         theta[:] = old
+        walk.information[0], walk.information[1] = information, convexity
     return value
 
 

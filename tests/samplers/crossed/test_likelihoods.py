@@ -251,3 +251,21 @@ def test_chains_that_stay_in_a_mode_of_an_effect_are_said(monkeypatch: pytest.Mo
     with pytest.warns(SamplingWarning, match="effects of levels is above"):
         _, r_hat = away_from_grid(chains=4)
     assert r_hat > 1.5
+
+
+def test_a_proposal_without_a_finite_mean_teaches_nothing() -> None:
+    rng, n = np.random.default_rng(11), 1000
+    user = np.minimum((6.0 * rng.pareto(1.0, n)).astype(int), 39)
+    item = np.minimum((5.0 * rng.pareto(1.2, n)).astype(int), 24)
+    user[:40], item[:25] = np.arange(40), np.arange(25)
+    x = rng.normal(size=n)
+    eta = 0.2 + 0.4 * x + 0.7 * rng.normal(size=40)[user] + 0.02 * rng.normal(size=25)[item]
+    table = {"y": rng.poisson(np.exp(eta)), "x": x, "user": user, "item": item}
+    rows = streammc.from_table(
+        table, formula="y ~ x + (1 | user) + (1 | item)", group_as=CROSSED, standardize=False,
+        dtype="float64",
+    )  # fmt: skip
+    model = streammc.models.poisson(prior={"beta*": normal(1.0), "tau*": half_normal(1.0)})
+    run = streammc.sample(rows, model, seed=2, draws=100, warmup=500, chains=4)
+    moved = np.diff(run["posterior"]["beta"].sel(feature="x"), axis=1) != 0.0
+    assert moved.mean(axis=1).min() > 0.3
