@@ -75,7 +75,7 @@ MOST_KEPT: Final = 250
 LEAST_KEPT: Final = 8
 _CHAIN_BYTES: Final = 160
 """Memory of an effect in a chain: position and scratch, four moments, and the state that is written
-of them, twice. Of 1e7 effects with 8 draws each four chains took 10.2 GB; this says 10.7."""
+of them, twice. Of 1e7 effects with 8 draws each four chains took 10.2 GB; this says 10.6."""
 _DRAW_BYTES: Final = 12
 """Memory of a draw of an effect that is kept, likewise."""
 _DISPERSED: Final = 1.0
