@@ -204,7 +204,7 @@ def away_from_grid(draws: int) -> tuple[float, float]:
     g = np.repeat(np.arange(levels), 4)
     y = tau * rng.normal(size=levels)[g] + sigma * rng.standard_t(nu, size=len(g))
     for level in range(6):
-        side = np.array([-8.0, -8.0, 8.0, 8.0])
+        side = np.array([-8.0, -8.0, 8.0, 8.0]) + 3.0 * (level % 2)  # tau prefers the nearer one
         y[4 * level : 4 * level + 4] = side + 0.3 * rng.normal(size=4)
     known = {"beta*": normal(0.0, 1e-3)}
     known |= {
