@@ -343,6 +343,27 @@ def test_what_a_run_cannot_start_from(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+def test_r_hat_of_effects_is_that_of_their_draws(tmp_path: Path) -> None:
+    store, _ = made(tmp_path)
+    gibbs = streammc.samplers.gibbs(effect_draws=100)
+    sampled(store, tmp_path / "run", sampler=gibbs, draws=100, chains=3)
+    run = RunDirectory.open(tmp_path / "run")
+    arrays, _ = state_of(tmp_path / "run")
+    draws = np.array([arrays[f"chain{chain}_kept"] for chain in range(3)], np.float64)
+    assert (3, 100, 65) == draws.shape
+    within, between = draws.var(axis=1, ddof=1).mean(axis=0), draws.mean(axis=1).var(axis=0, ddof=1)
+    known = np.sqrt(0.99 + between / within)
+    np.testing.assert_allclose(kernel.effects_r_hat(run), known, rtol=1e-5)
+    assert known.max() == pytest.approx(
+        run.attributes["summary"]["sampling"]["effects_r_hat"], 1e-5
+    )
+    sampled(store, tmp_path / "one", draws=100, chains=1)
+    one = RunDirectory.open(tmp_path / "one")
+    assert kernel.effects_r_hat(one) is None
+    (check,) = gibbs.checks({"sampling": one.attributes["summary"]["sampling"]})
+    assert check.value.startswith("not known, of one chain or of more than 1,048,576 effects")
+
+
 def test_more_levels_than_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

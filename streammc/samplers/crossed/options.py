@@ -109,6 +109,11 @@ class Gibbs(Sampler):
         """Return the checks of the effects and of the parts; see ``Sampler``."""
         facts, found = summary["sampling"], []
         r_hat = facts.get("effects_r_hat")
+        name = "largest r_hat of an effect"
+        meaning = "Whether the chains agree on the effect of every level."
+        if r_hat is None and "effects_r_hat" in facts:
+            unknown = f"not known, of one chain or of more than {MOST_COMPARED:,} effects"
+            found.append(Check(name=name, value=unknown, meaning=meaning))
         if r_hat is not None:
             apart = (
                 f"r_hat of {facts['effects_apart']:,} effects of levels is above {EFFECTS_R_HAT}, "
@@ -117,9 +122,9 @@ class Gibbs(Sampler):
             passed = r_hat <= EFFECTS_R_HAT
             found.append(
                 Check(
-                    name="largest r_hat of an effect",
+                    name=name,
                     value=f"{r_hat:.3f}",
-                    meaning="Whether the chains agree on the effect of every level.",
+                    meaning=meaning,
                     limit=f"at most {EFFECTS_R_HAT}",
                     passed=passed,
                     warning="" if passed else apart,
