@@ -268,21 +268,34 @@ def _load(family, rows, f, begin, count, walk, y, at):  # type: ignore[no-untype
     """Write columns, responses, and the part of predictors that is not of effects, of a tile."""
     q, z, eta = family.q, walk.z, walk.eta
     if rows.single.shape[1] > 0:
-        for i in range(count):
-            for j in range(q):
-                z[j, i] = rows.single[f, begin + i, j]
-            y[at + i] = rows.single[f, begin + i, q]
+        _copy_columns(rows.single[f, begin : begin + count], q, z, y[at : at + count])
     else:
-        for i in range(count):
-            for j in range(q):
-                z[j, i] = rows.double[f, begin + i, j]
-            y[at + i] = rows.double[f, begin + i, q]
+        _copy_columns(rows.double[f, begin : begin + count], q, z, y[at : at + count])
     for i in range(count):
         eta[i] = rows.offset[f, begin + i] if rows.offset.shape[1] > 0 else 0.0
     for j in range(q):
-        slope = walk.theta[j]
-        for i in range(count):
-            eta[i] += z[j, i] * slope
+        _add(count, walk.theta[j], z[j], eta)
+
+
+@inline
+def _copy_columns(values, q, z, y):  # type: ignore[no-untyped-def]
+    """Write columns and responses of rows, one below the other."""
+    for j in range(q):
+        _copy(values[:, j], z[j])
+    _copy(values[:, q], y)
+
+
+@inline
+def _copy(x, to):  # type: ignore[no-untyped-def]
+    for i in range(x.shape[0]):
+        to[i] = x[i]
+
+
+@inline
+def _add(count, scale, x, total):  # type: ignore[no-untyped-def]
+    """Add a multiple of ``x`` to ``total``, in a loop that LLVM vectorises."""
+    for i in range(count):
+        total[i] += scale * x[i]
 
 
 @inline
@@ -332,8 +345,11 @@ def _sums(low, high, terms, own, k, gradient, A):  # type: ignore[no-untyped-def
         gradient[c] = _sum(count, score, z)
         for i in range(count):
             product[i] = -bend[i] * z[i]
-        for d in range(c + 1):
-            A[c, d] = _sum(count, product, own[d, low:high])
+        for d in range(0, c, 2):  # two sums read the products once
+            one, two = own[d, low:high], own[d + 1, low:high]
+            A[c, d], A[c, d + 1] = _two_sums(count, product, one, two)
+        if c % 2 == 0:
+            A[c, c] = _sum(count, product, z)
     return value
 
 
@@ -427,23 +443,20 @@ def draw_effects(link, family, table, rows, walk, f, climb, rng):  # type: ignor
                 known[at + i] = walk.eta[i]
             for c in range(k):
                 if columns[c] >= 0:
-                    for i in range(count):
-                        own[c, at + i] = walk.z[columns[c], i]
+                    _copy(walk.z[columns[c], :count], own[c, at:])
         for attempt in range(2):
             for l in range(low, high):
                 start, stop = table.start[l + f] - begin, table.start[l + 1 + f] - begin
                 place = table.effect[f] + (l - first) * k
                 for c in range(k):
                     u[c] = effects[place + c] if attempt == 0 else trial[l - low, 1 + c]
-                for i in range(start, stop):
-                    terms[0, i] = known[i] + u[0] * own[0, i]
-                for c in range(1, k):
-                    for i in range(start, stop):
-                        terms[0, i] += u[c] * own[c, i]
+                predictor = terms[0, start:stop]
+                _copy(known[start:stop], predictor)
+                for c in range(k):
+                    _add(stop - start, u[c], own[c, start:stop], predictor)
             for at in range(0, end - begin, TILE):
                 count = min(TILE, end - begin - at)
-                for i in range(count):
-                    walk.eta[i] = terms[0, at + i]
+                _copy(terms[0, at : at + count], walk.eta)
                 out = _evaluate(link, family, walk, walk.y, at, count)
                 for i in range(count):
                     w = table.row_weight[f, begin + at + i] if weighted else 1.0
@@ -519,6 +532,21 @@ def _sum(count, a, b):  # type: ignore[no-untyped-def]
     return total
 
 
+@inline(reassociate=True)
+def _two_sums(count, a, b, c):  # type: ignore[no-untyped-def]
+    one = two = 0.0
+    for i in range(count):
+        one += a[i] * b[i]
+        two += a[i] * c[i]
+    return one, two
+
+
+@inline
+def _scale(scale, x, to):  # type: ignore[no-untyped-def]
+    for i in range(x.shape[0]):
+        to[i] = scale * x[i]
+
+
 @jit(f8(FAMILY_TYPE, CROSSED_TYPE, WALK_TYPE, vector, matrix))
 def expand_effects(family, table, walk, gradient, hessian):  # type: ignore[no-untyped-def]
     """Return the log density of the effects; add to its derivatives, and write ``moving``.
@@ -576,7 +604,8 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
     D, p, n = family.steps.shape[0], 1 + family.scalars, int(table.rows)
     weighted = table.row_weight.shape[1] > 0
     y, z, moving, eta, place = walk.y, walk.z, walk.moving, walk.eta, walk.place
-    product, stride = walk.terms[3], max(n // CURVED_ROWS, 1)
+    product, ones, stride = walk.terms[3], walk.terms[2], max(n // CURVED_ROWS, 1)
+    ones[:TILE] = 1.0
     gradient[:] = 0.0
     hessian[:, :] = 0.0
     total = expand_effects(family, table, walk, gradient, hessian)
@@ -593,13 +622,11 @@ def expand(link, family, table, rows, walk, gradient, hessian):  # type: ignore[
             high, k = min(count, table.start[l + 1] - at), table.component[1]
             for c in range(k):
                 column, first = table.column[c], q + s + c
-                u, once, twice = moving[l * k + c, 0], moving[l * k + c, 1], moving[l * k + c, 2]
-                for i in range(low, high):
-                    x = 1.0 if column < 0 else z[column, i]
-                    eta[i] += x * u
-                    z[first, i] = x * once
-                    if curved:
-                        z[D + c, i] = x * twice
+                x = (ones if column < 0 else z[column])[low:high]
+                _add(high - low, moving[l * k + c, 0], x, eta[low:high])
+                _scale(moving[l * k + c, 1], x, z[first, low:high])
+                if curved:
+                    _scale(moving[l * k + c, 2], x, z[D + c, low:high])
             low = high
         for g in range(1, F):
             components = table.component[g]
@@ -713,6 +740,7 @@ def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore
     k, first = table.component[f + 1] - table.component[f], table.first[f]
     column, p = table.column[table.component[f] + c], 1 + family.scalars
     weighted, n = table.row_weight.shape[1] > 0, int(table.rows)
+    slope, curve = walk.terms[0], walk.terms[1]
     total, l = 0.0, first
     known[:2] = 0.0
     for at in range(0, n, TILE):
@@ -726,28 +754,40 @@ def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore
             high, place = min(count, table.start[l + 1 + f] - at), table.effect[f] + (l - first) * k
             for d in range(k):
                 own, u = table.column[table.component[f] + d], walk.effects[place + d]
-                for i in range(low, high):
-                    walk.eta[i] += u if own < 0 else u * walk.z[own, i]
+                if own < 0:
+                    for i in range(low, high):
+                        walk.eta[i] += u
+                else:
+                    _add(high - low, u, walk.z[own, low:high], walk.eta[low:high])
             low = high
         out = _evaluate(link, family, walk, walk.y, 0, count)
         for i in range(count):
             x = 1.0 if column < 0 else walk.z[column, i]
             w = table.row_weight[f, at + i] if weighted else 1.0
             total += w * out[0, i]
-            walk.terms[0, i] = w * out[1, i] * x
-            walk.terms[1, i] = -w * out[1 + p, i] * x * x
+            slope[i] = w * out[1, i] * x
+            curve[i] = -w * out[1 + p, i] * x * x
         l, low = begun, 0
         while low < count:
             while table.start[l + 1 + f] <= at + low:
                 l += 1
             high = min(count, table.start[l + 1 + f] - at)
-            for i in range(low, high):
-                known[0, l - first] += walk.terms[1, i]
-                known[1, l - first] += walk.terms[0, i]
+            one, two = _totals(slope[low:high], curve[low:high])
+            known[0, l - first] += two
+            known[1, l - first] += one
             low = high
     for l in range(known.shape[1]):
         known[0, l] = max(known[0, l], 0.0)
     return total
+
+
+@inline(reassociate=True)
+def _totals(a, b):  # type: ignore[no-untyped-def]
+    one = two = 0.0
+    for i in range(a.shape[0]):
+        one += a[i]
+        two += b[i]
+    return one, two
 
 
 @inline
