@@ -213,7 +213,7 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
     require("standardization", good, "null or a mean and a positive scale per feature")
     require("codes", good_codes(attributes), "columns of each coded factor in the features")
     require("groups", good_groups(attributes), "null or a column, terms and sizes of groups")
-    require(CROSSED, good_crossed(attributes), "a column, levels and a dtype of each factor")
+    require(CROSSED, good_crossed(attributes), "a column, levels and effects of each factor")
     formula = attributes.get("formula")
     if formula is not None:
         from streammc.stores.formula.fitted import check_document
