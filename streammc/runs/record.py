@@ -25,7 +25,12 @@ from streammc.models.base import (
     parameter_blocks,
     predictor,
 )
-from streammc.models.table_scale import ScaleBlock, blocks_from_description, describe_blocks
+from streammc.models.table_scale import (
+    COEFFICIENT,
+    ScaleBlock,
+    blocks_from_description,
+    describe_blocks,
+)
 from streammc.priors import from_description
 from streammc.priors.text import prior_texts
 from streammc.protocols import Dataset, Model, Prior
@@ -227,14 +232,15 @@ def label_references(
     references
         Attribute ``references`` of a run.
     blocks
-        Blocks of its parameters; those of one parameter per column count.
+        Blocks of its parameters; coefficients count. Of effects there may be as many as columns.
     features
         Names of the columns.
     """
     return {
         label: list(references[name])
         for block in blocks
-        if references and len(block.labels) == len(block.features(features))
+        if references and block.rule == COEFFICIENT
+        if len(block.labels) == len(block.features(features))
         for name, label in zip(block.features(features), block.labels, strict=True)
         if name in references
     }

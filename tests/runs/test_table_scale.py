@@ -9,10 +9,10 @@ import pytest
 
 from streammc.errors import StoreError
 from streammc.models import gaussian_mixture_tied, gaussian_process, logistic, user
-from streammc.models.table_scale import describe_blocks
+from streammc.models.table_scale import COEFFICIENT, EFFECTS, ScaleBlock, describe_blocks
 from streammc.priors import normal
 from streammc.runs.job import run_job
-from streammc.runs.record import TABLE_SCALE, blocks_of_run
+from streammc.runs.record import TABLE_SCALE, blocks_of_run, label_references
 from streammc.samplers import hmc
 from streammc.samplers.common.sampler import RunRequest
 from streammc.stores import StoreWriter, open_store
@@ -85,3 +85,12 @@ def test_a_run_of_an_earlier_version_and_another_package_is_told(store):
     old = SimpleNamespace(attributes={}, identity={"model": {"name": "theirs"}})
     with pytest.raises(StoreError, match="sample it again"):
         blocks_of_run(old, ["a"])
+
+
+def test_as_many_scales_of_effects_as_columns_are_against_no_level() -> None:
+    columns = ["Intercept", "age", "urban[T.Y]"]
+    coefficients = ScaleBlock(COEFFICIENT, tuple(f"beta[{each}]" for each in columns))
+    scales = ScaleBlock(EFFECTS, ("tau[g:Intercept]", "tau[g:age]", "rho[g]"), "age")
+    known = {"urban[T.Y]": ["urban[N]"]}
+    found = label_references(known, [coefficients, scales], columns)
+    assert {"beta[urban[T.Y]]": ["urban[N]"]} == found
