@@ -534,6 +534,7 @@ def _sum(count, a, b):  # type: ignore[no-untyped-def]
 
 @inline(reassociate=True)
 def _two_sums(count, a, b, c):  # type: ignore[no-untyped-def]
+    """Return the sums of ``a b`` and of ``a c``."""
     one = two = 0.0
     for i in range(count):
         one += a[i] * b[i]
@@ -543,6 +544,7 @@ def _two_sums(count, a, b, c):  # type: ignore[no-untyped-def]
 
 @inline
 def _scale(scale, x, to):  # type: ignore[no-untyped-def]
+    """Write a multiple of ``x``."""
     for i in range(x.shape[0]):
         to[i] = scale * x[i]
 
@@ -740,7 +742,8 @@ def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore
     k, first = table.component[f + 1] - table.component[f], table.first[f]
     column, p = table.column[table.component[f] + c], 1 + family.scalars
     weighted, n = table.row_weight.shape[1] > 0, int(table.rows)
-    slope, curve = walk.terms[0], walk.terms[1]
+    slope, curve, ones = walk.terms[0], walk.terms[1], walk.terms[2]
+    ones[:TILE] = 1.0
     total, l = 0.0, first
     known[:2] = 0.0
     for at in range(0, n, TILE):
@@ -754,11 +757,8 @@ def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore
             high, place = min(count, table.start[l + 1 + f] - at), table.effect[f] + (l - first) * k
             for d in range(k):
                 own, u = table.column[table.component[f] + d], walk.effects[place + d]
-                if own < 0:
-                    for i in range(low, high):
-                        walk.eta[i] += u
-                else:
-                    _add(high - low, u, walk.z[own, low:high], walk.eta[low:high])
+                x = (ones if own < 0 else walk.z[own])[low:high]
+                _add(high - low, u, x, walk.eta[low:high])
             low = high
         out = _evaluate(link, family, walk, walk.y, 0, count)
         for i in range(count):
@@ -772,22 +772,13 @@ def expand_effect(link, family, table, rows, walk, f, c, known):  # type: ignore
             while table.start[l + 1 + f] <= at + low:
                 l += 1
             high = min(count, table.start[l + 1 + f] - at)
-            one, two = _totals(slope[low:high], curve[low:high])
-            known[0, l - first] += two
-            known[1, l - first] += one
+            bend, score = _two_sums(high - low, ones, curve[low:high], slope[low:high])
+            known[0, l - first] += bend
+            known[1, l - first] += score
             low = high
     for l in range(known.shape[1]):
         known[0, l] = max(known[0, l], 0.0)
     return total
-
-
-@inline(reassociate=True)
-def _totals(a, b):  # type: ignore[no-untyped-def]
-    one = two = 0.0
-    for i in range(a.shape[0]):
-        one += a[i]
-        two += b[i]
-    return one, two
 
 
 @inline
