@@ -1,7 +1,7 @@
 """Commit very many intervals of one draw; print what grew: many_commits.py RUN COMMITS KEPT.
 
-It is a program, so that its memory is its own: in a process of tests it has been seen to grow by what
-other tests had left. KEPT bytes are kept of each commit, as by a list of draws that grows.
+It is a program, so that its memory is its own: that of a process of tests has been seen to grow by
+17 MB beside 2,000 commits. KEPT bytes are kept of each commit, as by a list of draws that grows.
 """
 
 from __future__ import annotations
