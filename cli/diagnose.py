@@ -129,7 +129,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "cost": spent,
         "warnings": [
             _unfinished(run.committed_draws, run.draws),
-            *mixing_warnings(statistics["parameters"], run.chains),
+            *mixing_warnings(statistics["parameters"], run.chains, setup.sampler),
         ],
     }
 

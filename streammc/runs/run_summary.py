@@ -126,7 +126,7 @@ def summary_warnings(
         )
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
-    lines += mixing_warnings(parameters, sampling.get("chains", 1))
+    lines += mixing_warnings(parameters, sampling.get("chains", 1), sampler)
     checks = sampler.checks({"sampling": sampling, "model": model})
     lines += [check.warning for check in checks if check.warning]
     if sampling["deff"] is not None and sampling["deff"] > DEFF_WARNING:
@@ -138,11 +138,14 @@ def summary_warnings(
     return lines + audit_warnings(audit)
 
 
-def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains: int) -> list[str]:
+def mixing_warnings(
+    parameters: Mapping[str, Mapping[str, float | None]], chains: int, sampler: Sampler
+) -> list[str]:
     """Return warnings on R-hat and effective sample size, each for the worst parameter.
 
     The limits are those of Vehtari et al. 2021: R-hat 1.01, and :func:`least_ess`. R-hat of one
-    chain compares its halves, and its limit is 1.03.
+    chain compares its halves, and its limit is 1.03. ``pt`` is advice where it may sample the
+    model, and the sampler does not cross between modes itself.
     """
     lines = []
     sizes = {label: least_size(entry) for label, entry in parameters.items()}
@@ -159,9 +162,11 @@ def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains
     highest = R_HAT_OF_ONE if chains == 1 else R_HAT_WARNING
     if worst is not None and r_hats[worst] > highest:
         of = "the halves of the only chain" if chains == 1 else "the chains"
+        compare = not (sampler.crosses_modes or sampler.draws_crossed)
         lines.append(
             f"largest r_hat is {r_hats[worst]:.3f} ({worst}), above {highest}: {of} do not "
-            "agree; use more --warmup and --draws, or look for several modes with pt"
+            "agree; use more --warmup and --draws"
+            + (", or look for several modes with pt" if compare else "")
         )
     limit = least_ess(chains)
     worst = min(ess, key=lambda label: ess[label], default=None)

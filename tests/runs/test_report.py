@@ -11,7 +11,7 @@ from streammc.runs.run_summary import (
     mixing_warnings,
     summary_warnings,
 )
-from streammc.samplers import hmc_ecs
+from streammc.samplers import gibbs, hmc_ecs, pt
 
 QUIET = {
     "n_blocks": 10,
@@ -113,7 +113,9 @@ def statistics(r_hat=1.0, ess_bulk=2000.0, ess_tail=1500.0, ess_sd=1800.0):
 @pytest.mark.parametrize("chains", [1, 4, 16])
 def test_good_mixing_gives_no_warning(chains):
     good = statistics(1.009, 100.0 * max(chains, 4), 100.0 * max(chains, 4))
-    assert [] == mixing_warnings({"a": good, "b": statistics(1.0, 2000.0, 2000.0)}, chains)
+    assert [] == mixing_warnings(
+        {"a": good, "b": statistics(1.0, 2000.0, 2000.0)}, chains, hmc_ecs()
+    )
 
 
 @pytest.mark.parametrize("chains", [1, 4])
@@ -141,5 +143,13 @@ def test_mixing_warns_of_the_worst_parameter(chains, bad, parts):
 
 
 def test_more_chains_need_more_independent_draws():
-    (line,) = mixing_warnings({"a": statistics(ess_bulk=1000.0)}, 16)
+    (line,) = mixing_warnings({"a": statistics(ess_bulk=1000.0)}, 16, hmc_ecs())
     assert "below 1600" in line
+
+
+@pytest.mark.parametrize(
+    ("sampler", "advised"), [(hmc_ecs(), True), (pt(), False), (gibbs(), False)]
+)
+def test_pt_is_advised_where_it_may_sample(sampler, advised):
+    (line,) = mixing_warnings({"a": statistics(r_hat=1.04)}, 4, sampler)
+    assert advised == line.endswith("or look for several modes with pt")
