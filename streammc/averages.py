@@ -45,8 +45,10 @@ from streammc.frames import data_set
 from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.base import wide
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.numerics.coded_matrix import expanded_rows
+from streammc.prediction.crossed_effects import CrossedEffects, crossed_effects
 from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.mean_responses import CategoryChance, NormalRules, responses
 from streammc.prediction.predict import model_of, opened_run, require_predictable
@@ -64,10 +66,8 @@ from streammc.prediction.row_effects import (
     UNKNOWN,
     RowEffects,
     effect_covariance,
-    label_text,
     needs_rows_of_run,
     row_effects,
-    variance_of_part,
 )
 from streammc.protocols import Dataset, Index, Matrix, Model, PassTask, RowBlock, Vector
 from streammc.runs import record
@@ -376,6 +376,56 @@ class Columns:
         return read
 
 
+class NewEffects:
+    """The effects of new groups: the variance of their part of the predictor of a row.
+
+    With the effects ``u ~ N(0, C)`` of each factor and the columns ``z`` of a row that they are of,
+    it is ``sum z' C z``, linear in the products of the ``z``.
+    """
+
+    def __init__(self, model: MixedModel | CrossedModel) -> None:
+        self.model, self._expanded = model, dict[bytes, tuple[Vector, Matrix, Matrix]]()
+        if isinstance(model, CrossedModel):
+            self._columns = [columns for columns, _ in model.columns_of_effects]
+        else:
+            slope = () if model.slope is None else (model.features.index(model.slope),)
+            self._columns = [(-1, *slope)]
+
+    def products(self, X: Matrix) -> Matrix:
+        """Return the products (m, K) of the columns of all pairs of effects of a factor."""
+        found = []
+        for columns in self._columns:
+            z = np.stack([np.ones(len(X)) if c < 0 else X[:, c] for c in columns], axis=1)
+            found.append((z[:, :, None] * z[:, None]).reshape(len(X), -1))
+        return np.concatenate(found, axis=1)
+
+    def covariances(self, own: Matrix) -> Matrix:
+        """Return covariances (S, K) of these pairs at unconstrained parameters (S, c)."""
+        if isinstance(self.model, CrossedModel):
+            before = np.zeros((len(own), self.model.inner.n_scalar))
+            found = self.model.covariances(np.concatenate([before, own], axis=1))
+            return np.concatenate([each.reshape(len(own), -1) for each in found], axis=1)
+        covariance = effect_covariance(self.model, own)
+        return covariance[:, :1] if self.model.slope is None else covariance[:, [0, 1, 1, 2]]
+
+    def log_variance(self, own: Vector, Z: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return the logarithm of the variance (m,) of rows, and its derivatives in ``own`` (c,).
+
+        ``Z`` (m, K) are products; see :func:`_differences`.
+        """
+        at = own.tobytes()  # one point in all tiles of a pass, where a table has many slopes
+        if at not in self._expanded:
+            self._expanded[at] = _differences(lambda moves: self.covariances(own + moves), len(own))
+        value, slope, bend = (each @ Z.T for each in self._expanded[at])
+        value = np.maximum(value, np.finfo(np.float64).tiny)
+        slope /= value
+        bend /= value
+        pairs = [(a, b) for a in range(len(own)) for b in range(a + 1)]
+        for pair, (a, b) in enumerate(pairs):
+            bend[pair] -= slope[a] * slope[b]
+        return np.log(value), slope, bend
+
+
 class MeanResponse:
     """The mean response of rows as a function of their predictors; of a mixed model, in new groups.
 
@@ -384,49 +434,57 @@ class MeanResponse:
     """
 
     def __init__(self, model: Model, category: int | None = None) -> None:
-        self._mixed, self._chance = None, None
-        self._model: Model | CategoryChance = model
-        self.n_linear, self.n_scalar = model.n_linear, model.n_scalar
-        if isinstance(model, MixedModel):
-            self._model, self._mixed = model.inner, model
-            self.n_linear = model.inner.n_linear
-            self.n_scalar = model.inner.n_scalar + len(model.group_parameters)
-        if category is not None:
-            self._model = self._chance = CategoryChance(model.of_a_row, category)
-        if self._mixed is not None:
-            self._rules = NormalRules(self._model)
+        regression = model
+        self.effects: NewEffects | None = None
+        """The effects of new groups of a mixed model."""
+        if isinstance(model, MixedModel | CrossedModel):
+            regression, self.effects = model.inner, NewEffects(model)
+        self._chance = None if category is None else CategoryChance(model.of_a_row, category)
+        self._model: Model | CategoryChance = self._chance or regression
+        self.n_linear, self.n_scalar = regression.n_linear, regression.n_scalar
+        if self.effects is not None:
+            self.n_scalar += self.effects.model.n_covariance
+            self._rules: NormalRules = NormalRules(self._model)
         self.takes_offset = model.of_a_row.takes_offset
-        slope = None if self._mixed is None else self._mixed.slope
-        self.slope = None if slope is None else self._mixed.features.index(slope)
-        """Column of ``X`` whose effects differ between groups."""
 
-    def __call__(self, eta: NDArray[np.float64], z: Vector | None) -> Matrix:
-        """Return means (m, S) at predictors (p, m, S); ``z`` (m,) is the column ``slope``."""
-        mixed = self._mixed
-        if mixed is None:
+    def __call__(self, eta: NDArray[np.float64], Z: Matrix) -> Matrix:
+        """Return means (m, S) at predictors (p, m, S); ``Z`` (m, k) as of ``NewEffects``."""
+        if self.effects is None:
             return responses(self._model, eta)
-        count = len(mixed.group_parameters)
-        covariance = effect_covariance(mixed, eta[-count:, 0].T)
-        column = np.zeros((eta.shape[1], 1)) if z is None else z[:, None]
-        sd = np.sqrt(variance_of_part(covariance.T, column))
+        count = self.effects.model.n_covariance
+        variance = Z @ self.effects.covariances(eta[-count:, 0].T).T
+        sd = np.sqrt(np.maximum(variance, 0.0))
         return self._rules.means(np.ascontiguousarray(eta[:-count]), sd)
 
-    def expansion(self, eta: Matrix) -> tuple[Vector, Matrix, Matrix] | None:
-        """Return means (m,) at predictors (p, m) and derivatives, see :func:`_derivatives`.
+    def products(self, X: Matrix) -> Matrix:
+        """Return the products of rows in the coordinates of the run; see ``NewEffects``."""
+        return X[:, :0] if self.effects is None else self.effects.products(X)
 
-        ``None`` where they are not known.
+    def derivatives(self, eta: Matrix, Z: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """Return the mean response (m,) at predictors ``eta`` (p, m), and its derivatives in them.
+
+        First derivatives (p, m), and second ones (p (p + 1) / 2, m) in the pairs b <= a, by a.
         """
-        if self._chance is None or self._mixed is not None:
-            return None
-        return self._chance.derivatives(eta)
+        if self.effects is None:
+            if self._chance is not None:
+                return self._chance.derivatives(eta)
+            return _differences(partial(self._moved, eta), len(eta))
+        p = len(eta) - self.effects.model.n_covariance
+        variance, *of_variance = self.effects.log_variance(eta[p:, 0], Z)
+        points = np.concatenate([eta[:p], variance[None]])
+        return _composed(_differences(partial(self._moved, points), p + 1), *of_variance)
 
-    def moved(self, eta: Matrix, moves: Matrix, z: Vector | None) -> Matrix:
-        """Return means (k, m) at predictors (p, m), to which ``moves`` (k, p) are added."""
-        points = eta[:, None] + moves.T[:, :, None]
-        if self._mixed is not None:
-            return self(points.swapaxes(1, 2), z).T
-        means = responses(self._model, points.reshape(len(eta), -1, 1))
-        return means.reshape(len(moves), -1)
+    def _moved(self, points: Matrix, moves: Matrix) -> Matrix:
+        """Return means (k, m) at points (p, m), to which ``moves`` (k, p) are added.
+
+        The last coordinate, where groups are new, is the logarithm of the variance of their part.
+        """
+        moved = points[:, None] + moves.T[:, :, None]
+        if self.effects is None:
+            means = responses(self._model, moved.reshape(len(points), -1, 1))
+            return means.reshape(len(moves), -1)
+        moved = moved.swapaxes(1, 2)
+        return self._rules.means(np.ascontiguousarray(moved[:-1]), np.exp(0.5 * moved[-1])).T
 
     def predictors(self, X: Matrix, offset: Vector, theta: Matrix) -> NDArray[np.float64]:
         """Return the predictors (p, m, S) of rows ``X`` (m, q) at parameters (S, D)."""
@@ -538,12 +596,11 @@ class AverageTask(PassTask[dict[tuple[float, ...], Sums]]):
                 eta_s = eta.copy()
                 eta_s[:n_linear] += beta[:, columns] @ (new - rows[:, columns].T)
                 eta_s[0] += moved
-                z = None
-                if response.slope is not None:
-                    z = rows[:, response.slope]
-                    if response.slope in columns:
-                        z = new[columns.index(response.slope)]
-                means[s], slope, bend = _derivatives(response, eta_s, z)
+                changed = rows
+                if response.effects is not None:
+                    changed = rows.copy()
+                    changed[:, columns] = new.T
+                means[s], slope, bend = response.derivatives(eta_s, response.products(changed))
                 derivatives[s, :p], derivatives[s, p:] = slope, bend
                 place += columns
                 values.append(new)
@@ -680,17 +737,12 @@ def _codes(values: NDArray[Any]) -> tuple[Index, int]:
     return code, len(known)
 
 
-def _derivatives(
-    response: MeanResponse, eta: Matrix, z: Vector | None
-) -> tuple[Vector, Matrix, Matrix]:
-    """Return the mean response (m,) at predictors ``eta`` (p, m), and its derivatives in them.
+def _differences(values: Callable[[Matrix], Matrix], p: int) -> tuple[Vector, Matrix, Matrix]:
+    """Return ``values`` (n,) of functions of p coordinates and their derivatives, by differences.
 
-    First derivatives (p, m), and second ones (p (p + 1) / 2, m) in the pairs b <= a, by a.
+    ``values`` of moves (k, p) of the coordinates are (k, n). First derivatives (p, n), and second
+    ones (p (p + 1) / 2, n) in the pairs b <= a, by a.
     """
-    known = response.expansion(eta)
-    if known is not None:
-        return known
-    p, m = eta.shape
     moves = [np.zeros(p)]
     for a in range(p):
         for b in range(a + 1):
@@ -699,8 +751,9 @@ def _derivatives(
                 move[a] += signs[0] * _STEP
                 move[b] += signs[1] * _STEP if a != b else 0.0
                 moves.append(move)
-    means = response.moved(eta, np.array(moves), z)
-    slope, bend = np.empty((p, m)), np.empty((p * (p + 1) // 2, m))
+    means = values(np.array(moves))
+    n = means.shape[1]
+    slope, bend = np.empty((p, n)), np.empty((p * (p + 1) // 2, n))
     at, pair = 1, 0
     for a in range(p):
         for b in range(a + 1):
@@ -715,6 +768,28 @@ def _derivatives(
                 at += 4
             pair += 1
     return means[0], slope, bend
+
+
+def _composed(
+    outer: tuple[Vector, Matrix, Matrix], slopes: Matrix, bends: Matrix
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return derivatives of a function whose last coordinate is a function of c others.
+
+    ``slopes`` (c, n) and ``bends`` (c (c + 1) / 2, n) are the derivatives of that coordinate, and
+    ``outer`` are value and derivatives of the function in its own: see :func:`_differences`.
+    """
+    value, slope, bend = outer
+    p, c = len(slope) - 1, len(slopes)
+    last = p * (p + 1) // 2  # where the pairs of the last coordinate begin
+    rows = [bend[:last]]
+    pair = 0
+    for a in range(c):
+        rows.append(bend[last : last + p] * slopes[a])
+        for b in range(a + 1):
+            both = bend[last + p] * slopes[a] * slopes[b] + slope[p] * bends[pair]
+            rows.append(both[None])
+            pair += 1
+    return value, np.concatenate([slope[:p], slope[p] * slopes]), np.concatenate(rows)
 
 
 def _in_parameters(
@@ -894,9 +969,9 @@ def _remainders(
     scale = own.rows / m / own.weight
     rows = [task.scenario(own.X, own.offset, each) for each in task.scenarios]
     response = task.response
-    slopes = [None if response.slope is None else X[:, response.slope] for X, _ in rows]
+    products = [response.products(X) for X, _ in rows]
     before = [response.predictors(*each, task.centre[None]) for each in rows]
-    at = [_derivatives(response, eta[:, :, 0], z) for eta, z in zip(before, slopes, strict=True)]
+    at = [response.derivatives(eta[:, :, 0], Z) for eta, Z in zip(before, products, strict=True)]
     pairs = [(a, b) for a in range(len(before[0])) for b in range(a + 1)]
     rest = [np.empty(draws) for _ in rows]
     errors = [np.empty(draws) for _ in contrasts]
@@ -909,7 +984,7 @@ def _remainders(
             f, slope, bend = at[s]
             eta = response.predictors(X, offset, theta[part])
             moved = eta - before[s]
-            exact = response(eta, slopes[s])
+            exact = response(eta, products[s])
             taylor = f[:, None] + sum(d[:, None] * by for d, by in zip(slope, moved, strict=True))
             for (a, b), d in zip(pairs, bend, strict=True):
                 taylor += (d if a != b else 0.5 * d)[:, None] * moved[a] * moved[b]
@@ -1128,49 +1203,55 @@ class KnownTask(PassTask[dict[tuple[float, ...], KnownSums]]):
     model: Model | CategoryChance
     """The regression of the mixed model, or the probability of a category of it."""
     coefficients: Coefficients
-    effects: RowEffects
+    effects: RowEffects | CrossedEffects
     drawn: dict[int, Matrix] = field(default_factory=dict)
     """(S, effects) draws of the effects of a group: the same in all blocks and scenarios."""
 
-    def _effects_of(self, groups: Index) -> NDArray[np.float64]:
-        """Return draws (m, S, effects) of the effects of rows of these groups (m,)."""
-        known = self.effects.known
-        assert known is not None
+    def _part_of(self, groups: Index, X: Matrix) -> Matrix:
+        """Return draws (m, S) of the part of the predictor that is of the groups of rows ``X``."""
+        effects = self.effects
+        if isinstance(effects, CrossedEffects):
+            (part,) = effects.of_rows(groups, X)
+            return part.mean
+        assert effects.known is not None
         numbers, place = np.unique(groups, return_inverse=True)
         for number in numbers.tolist():
             if number not in self.drawn:
-                each = draws_of_group(known, number, self.effects.theta, (0.0, 1.0), self.task.seed)
+                each = draws_of_group(
+                    effects.known, number, effects.theta, (0.0, 1.0), self.task.seed
+                )
                 self.drawn[number] = np.stack(list(each))
-        return np.stack([self.drawn[number] for number in numbers.tolist()])[place]
+        u = np.stack([self.drawn[number] for number in numbers.tolist()])[place]
+        found: Matrix = u[:, :, 0]
+        if effects.slope is not None:
+            column, scale, shift = effects.slope
+            found = found + (scale * X[:, column] + shift)[:, None] * u[:, :, 1]
+        return found
 
     def map(self, block: RowBlock) -> dict[tuple[float, ...], KnownSums]:
         """Return the sums of contiguous rows by the values of ``by``."""
         task, effects = self.task, self.effects
         X = np.asarray(expanded_rows(block.X), np.float64)
         groups = effects.groups_of(block.start, block.start + len(X))
-        if (groups == UNKNOWN).any():
-            row = int(np.flatnonzero(groups == UNKNOWN)[0])
-            labels = effects.table.row_groups(block.start + row, block.start + row + 1)
+        for at, *factor in np.argwhere(groups == UNKNOWN)[:1].tolist():
+            row = block.start + at
             raise DataError(
                 "expected rows of groups that the run has seen, found "
-                f"{'no label' if labels is None else repr(label_text(labels[0]))} in row "
-                f"{block.start + row + 1}: leave such rows out, or ask for new groups"
+                f"{effects.label(row, *factor)} in row {row + 1}: leave such rows out, or ask for "
+                "new groups"
             )
         weight = task.weight(X, block)
         order, starts, keys = task.grouped(X, block.start)
         parts = np.split(order, starts[1:])
         totals = np.zeros((len(parts), len(task.scenarios), self.coefficients.draws))
-        step, slope = self.coefficients.tile_rows(), task.response.slope
+        step = self.coefficients.tile_rows()
         for s, scenario in enumerate(task.scenarios):
             changed, offset = task.changed(X, block.offset, scenario)
             for g, rows in enumerate(parts):
                 for low in range(0, len(rows), step):
                     at = rows[low : low + step]
                     eta = self.coefficients.predictors(changed[at], offset[at])
-                    u = self._effects_of(groups[at])
-                    eta[0] += u[:, :, 0]
-                    if slope is not None:
-                        eta[0] += task.in_run(changed[at])[:, slope, None] * u[:, :, 1]
+                    eta[0] += self._part_of(groups[at], changed[at])
                     totals[g, s] += weight[at] @ responses(self.model, eta)
         return {
             key: KnownSums(float(weight[rows].sum()), totals[g], X[rows[:1]])
@@ -1203,18 +1284,22 @@ def _known_task(
 
     ConfigError if the model or the table has no groups, or the rows of the run are not there.
     """
-    if not isinstance(model, MixedModel):
+    if not isinstance(model, MixedModel | CrossedModel):
         raise ConfigError(
             f"expected known groups of a run of a mixed model, found one of {model.name!r} without "
             "groups: leave groups out"
         )
     run_store, trained_on = run.attributes.get("store"), None
     same = table.fingerprint == run.identity["store"]
-    if not same and table.row_groups(0, 1) is None:
-        raise ConfigError(
-            f"expected rows with labels of {model.column!r}, found none at {table.address!r}: give "
-            "a table with this column, a large one as a store made with --like"
-        )
+    there = [each.column for each in table.crossed]
+    for name in model.crossed or (model.column,):
+        if not (
+            same or name in there or (not model.crossed and table.row_groups(0, 1) is not None)
+        ):
+            raise ConfigError(
+                f"expected rows with labels of {name!r}, found none at {table.address!r}: give "
+                "a table with this column, a large one as a store made with --like"
+            )
     if needs_rows_of_run(model, table, run.identity["store"]):
         if run_store in (None, "memory"):
             raise ConfigError(
@@ -1226,11 +1311,15 @@ def _known_task(
         draws=call.n_draws, trained_on=trained_on, scheduler=call.scheduler, seed=call.seed
     )
     described = record.describe_design(table.attributes)
-    theta, effects = row_effects(run, model, table, posterior, request, described)
+    effects: RowEffects | CrossedEffects
+    if isinstance(model, CrossedModel):
+        effects = crossed_effects(run, model, table, request, posterior.design, described)
+        theta = effects.theta
+    else:
+        theta, effects = row_effects(run, model, table, posterior, request, described)
     coefficients = on_table(
-        model.inner, theta[:, : -len(model.group_parameters)], posterior.weights,
-        posterior.design, described,
-    )  # fmt: skip
+        model.inner, theta[:, : -model.n_covariance], posterior.weights, posterior.design, described
+    )
     regression: Model | CategoryChance = model.inner
     if category is not None:
         regression = CategoryChance(model.inner, category)

@@ -365,7 +365,7 @@ def _described(run: Any, model: Any, draws: int | None) -> Any:
             "covariance": _packed(effect_covariance(model, theta)),
             "slope": None if slope is None else [model.slope, *slope[1:]],
         }
-        regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
+        regression, theta = model.inner, theta[:, : -model.n_covariance]
     normal = draws is None
     scalars = regression.name in _WITH_SCALARS
     if normal and (weights is not None or scalars):

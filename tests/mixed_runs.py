@@ -12,7 +12,7 @@ from streammc.trace.run_state import make_layout
 
 def make_run(path, model, data, theta, sign=None, **more):
     """A run on a table, which may have groups, with these draws (chain, draw, d)."""
-    bound = model if data.groups is None else by_group(data, model)[1]
+    bound = by_group(data, model)[1]
     rows = {"lp": np.zeros(theta.shape[:2])} | ({} if sign is None else {"sign": sign})
     described = bound.describe()
     identity = {"store": data.fingerprint, "model": described, "sampler": {"name": "hmc"}, **more}

@@ -316,47 +316,49 @@ def test_values_beyond_what_the_formula_was_fitted_for(tmp_path):
         streammc.comparisons(run, data, {"z": 1})
 
 
-@pytest.mark.parametrize("formula", ["y ~ x * C(g) + (1 | s)", "y ~ x * C(g) + (1 + x | s)"])
+@pytest.mark.parametrize("effects", ["(1 | s)", "(1 + x | s)", "(1 + x | s) + (1 | r)"])
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
-def test_mixed_models_average_over_new_groups(family, formula, tmp_path):
-    """Against effects drawn for every row and draw, within their Monte Carlo error."""
+def test_mixed_models_average_over_new_groups(family, effects, tmp_path):
+    """Against integrals over the normal part of the predictor of every row, on a fine grid."""
     rng = np.random.default_rng(5)
     table = frame(3000)
     table["s"], table["y"] = rng.integers(0, 40, len(table)), rng.integers(0, 2, len(table))
-    data = streammc.from_table(table, formula=formula)
+    table["r"], cross, slope = rng.integers(0, 30, len(table)), "r" in effects, "x" in effects
+    data = streammc.from_table(
+        table,
+        formula=f"y ~ x * C(g) + {effects}",
+        group_as={"s": "crossed", "r": "crossed"} if cross else {},
+    )
     model = {"logistic": models.logistic, "poisson": models.poisson}[family]()
-    slope = "(1 + x" in formula
     centre = np.r_[-0.5, 0.3 * rng.normal(size=data.n_features - 1), np.log(0.8)]
     centre = np.r_[centre, np.log(0.5), 0.3] if slope else centre
+    centre = np.r_[centre, np.log(0.7)] if cross else centre
     theta = centre + 0.02 * rng.normal(size=(2, 30, len(centre)))
     run = make_run(tmp_path / "run", model, data, theta)
     asked = streammc.comparisons(run, data, {"x": 1}, keep_draws=True)
     found = np.array(asked["draws"].to_pylist()[0])
-    q, draws = data.n_features, theta.reshape(60, -1)
-    both = [
-        np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, each)])
-        for each in (table, step(table.copy()))
-    ]
-    place = list(data.feature_names).index("x")
-    effects, repeats = np.zeros((60, 40)), 40
-    for s, one in enumerate(draws):
-        tau = np.exp(one[q])
-        for k in range(repeats):
-            u, averaged = rng.normal(size=(2, len(table))), []
-            for X in both:
-                w = tau * u[0]
-                if slope:
-                    rho, second = np.tanh(one[q + 2]), np.exp(one[q + 1])
-                    w = w + second * (rho * u[0] + np.sqrt(1 - rho**2) * u[1]) * X[:, place]
-                averaged.append(model.mean((X @ one[:q] + w)[None]).mean())
-            effects[s, k] = averaged[1] - averaged[0]
-    error = effects.std(axis=1, ddof=1) / np.sqrt(repeats)
-    assert np.abs((found - effects.mean(axis=1)) / error).max() < 4.5
-    of_zero = [
-        [model.mean((X @ one[:q])[None]).mean() for X in both] for one in draws
-    ]  # groups whose effects are zero
-    without = np.diff(of_zero, axis=1)[:, 0]
-    assert np.abs((without - effects.mean(axis=1)) / error).max() > 4.5
+    q, place = data.n_features, list(data.feature_names).index("x")
+    z = np.linspace(-8.0, 8.0, 161)
+    share = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
+    exact, of_zero = np.empty((2, 60)), np.empty((2, 60))  # and groups whose effects are zero
+    for k, rows in enumerate((table, step(table.copy()))):
+        X = np.concatenate([part.X for part in streammc.stores.encode_rows(data.attributes, rows)])
+        x = X[:, place].astype(np.float64)
+        for s, one in enumerate(theta.reshape(60, -1)):
+            variance = np.full(len(x), np.exp(2.0 * one[q]))
+            if slope:
+                covariance = np.tanh(one[q + 2]) * np.exp(one[q] + one[q + 1])
+                variance += 2.0 * x * covariance + x**2 * np.exp(2.0 * one[q + 1])
+            if cross:
+                variance += np.exp(2.0 * one[q + 3])
+            eta = X @ one[:q]
+            nodes = eta[:, None] + np.sqrt(variance)[:, None] * z
+            exact[k, s] = (model.mean(nodes.reshape(1, -1)).reshape(nodes.shape) @ share).mean()
+            of_zero[k, s] = model.mean(eta[None]).mean()
+    (exact,), (of_zero,) = np.diff(exact, axis=0), np.diff(of_zero, axis=0)
+    bound = 2.0 * averages.ENOUGH * exact.std()
+    assert np.sqrt(np.mean((found - exact) ** 2)) < bound
+    assert np.sqrt(np.mean((of_zero - exact) ** 2)) > bound
 
 
 def at_rows(model, data, theta, rows):

@@ -20,11 +20,13 @@ from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.likelihood.data_views import by_group, require_trials
 from streammc.models.base import ColumnsModel
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.models.mixed.mixed_model import MixedModel, TableModel
 from streammc.models.responses import counts_of_trials
 from streammc.models.table_scale import transform
 from streammc.numerics.prior import draw_prior, improper
 from streammc.prediction import predictors
+from streammc.prediction.crossed_effects import CrossedEffects, crossed_effects
 from streammc.prediction.effect_draws import draws_of_group
 from streammc.prediction.predict import model_of, opened_run, predict
 from streammc.prediction.prediction_request import PredictionRequest
@@ -114,7 +116,8 @@ def posterior_predictive(
     For row i and draw s, ``y_rep ~ p(y | x_i, theta_s)``. The groups have the names that
     ``arviz_plots.plot_ppc_dist``, ``arviz_stats.loo`` and ``arviz_stats.loo_pit`` expect. Of a
     mixed model the responses are conditional: ``y_rep ~ p(y | x_i, theta_s, u_s)`` with effects
-    ``u_s`` of the groups drawn from their exact posterior given ``theta_s``.
+    ``u_s`` of the groups drawn from their exact posterior given ``theta_s``; where factors cross,
+    with those that the run keeps, at the draws that it keeps them of.
 
     Parameters
     ----------
@@ -179,7 +182,7 @@ class SampledRun:
     run: RunDirectory
     model: Model
     """The regression of a row."""
-    mixed: MixedModel | None
+    mixed: MixedModel | CrossedModel | None
     """The model of the run, if it has groups."""
     table: Dataset
     own: bool
@@ -190,6 +193,8 @@ class SampledRun:
     """These rows, of weight above 0."""
     posterior: Draws
     seed: int
+    crossed: CrossedEffects | None = None
+    """The effects of factors that cross, at the draws of ``posterior``."""
 
     @cached_property
     def coefficients(self) -> Coefficients:
@@ -199,7 +204,7 @@ class SampledRun:
             warnings.warn(line, stacklevel=5)
         theta = self.posterior.theta
         if self.mixed is not None:
-            theta = theta[:, : -len(self.mixed.group_parameters)]
+            theta = theta[:, : -self.mixed.n_covariance]
         return predictors.on_table(self.model, theta, None, self.posterior.design, described)
 
     @cached_property
@@ -207,6 +212,9 @@ class SampledRun:
         """(m, S) parts of the predictors from the effects of groups."""
         if self.mixed is None:
             return None
+        if self.crossed is not None:
+            (part,) = self.crossed.of_rows(self.crossed.groups_at(self.at), self.rows.X)
+            return part.mean
         _, bound = by_group(self.table, self.mixed)
         return parts_of_groups(
             bound, self.table, self.at, self.rows, self.posterior.theta, self.seed
@@ -243,9 +251,10 @@ def sampled_run(
     _require_rows_wanted(rows)
     opened = opened_run(run)
     built = model_of(opened, model)
+    mixed = built if isinstance(built, MixedModel | CrossedModel) else None
     if draws is None:
-        draws = GROUP_DRAWS if isinstance(built, MixedModel) else DRAWS
-    PredictionRequest(draws=draws, seed=seed)
+        draws = DRAWS if mixed is None else GROUP_DRAWS
+    request = PredictionRequest(draws=draws, seed=seed)
     posterior = run_draws(opened, built, draws)
     if isinstance(built, ColumnsModel):
         raise ModelError(
@@ -253,14 +262,18 @@ def sampled_run(
             "columns: nothing is predicted; check its draws with arviz_stats"
         )
     table, own = store, store.fingerprint == opened.identity["store"]
-    mixed = built if isinstance(built, MixedModel) else None
     if mixed is not None:
         table, own = rows_of_run(opened, store), True
     _refuse_unknown_responses(built, table)
     require_rows(table, "replicate")
     at, some = _gathered(table, rows, seed)
     regression = built if mixed is None else mixed.inner
-    return SampledRun(opened, regression, mixed, table, own, at, some, posterior, seed)
+    effects: CrossedEffects | None = None
+    if isinstance(mixed, CrossedModel):
+        described = record.describe_design(table.attributes)
+        effects = crossed_effects(opened, mixed, table, request, posterior.design, described)
+        posterior = posterior._replace(theta=effects.theta, numbers=effects.numbers)
+    return SampledRun(opened, regression, mixed, table, own, at, some, posterior, seed, effects)
 
 
 def _variable(table: Dataset) -> str:
@@ -311,7 +324,8 @@ def prior_predictive(
     check_kinds(store, model)
     _require_rows_wanted(rows)
     PredictionRequest(draws=draws, seed=seed)
-    if isinstance(model, MixedModel | ColumnsModel) or store.groups is not None:
+    groups = store.groups is not None or bool(store.crossed)
+    if isinstance(model, MixedModel | ColumnsModel) or groups:
         raise ModelError(
             f"expected a model of a response without groups, found {model.name!r} for "
             f"{store.address!r}: draw from the prior of a model without them"

@@ -114,7 +114,7 @@ def group_coordinates(dataset: Dataset, model: Model, cv: ControlVariates) -> Gr
     noise = cv.noise if len(cv.noise) else typical_noise(model, rows, group, cv.theta_star)
     if not len(noise):
         return none
-    effects, first = len(model.effects), d - len(model.group_parameters)
+    effects, first = len(model.effects), d - model.n_covariance
     log_tau = cv.theta_star[first : first + effects]
     sd = np.sqrt(np.sum(cv.factor[first : first + effects] ** 2, axis=1))
     lines, around = [], []
@@ -145,7 +145,7 @@ def _spreads(
     from streammc.models.mixed.mixed_model import row_curvature
 
     theta, d = cv.theta_star, len(cv.theta_star)
-    effects, first = len(model.effects), d - len(model.group_parameters)
+    effects, first = len(model.effects), d - model.n_covariance
     carriers = [np.ones(len(rows.y))]
     if model.slope is not None:
         carriers.append(rows.X[:, model.features.index(model.slope)])

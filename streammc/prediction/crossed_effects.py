@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -299,6 +300,8 @@ class CrossedEffects:
 
     theta: Matrix
     """(S, d) draws, on the scale of the store of the run."""
+    numbers: Index
+    """(S / chains,) numbers of the draws in each chain, of which one comes after the other."""
     draws: NDArray[np.float32]
     """(E, S) effects."""
     covariances: tuple[NDArray[np.float64], ...]
@@ -347,12 +350,24 @@ class CrossedEffects:
             where = f"row {start + row + 1} of {self.table.address!r}"
             raise DataError(
                 "expected rows of levels that the run has seen, found "
-                f"{self._label(start + row, f)} in {where}: leave such rows out, or predict them "
+                f"{self.label(start + row, f)} in {where}: leave such rows out, or predict them "
                 "as rows of new levels with new_groups integrate"
             )
         return found
 
-    def _label(self, row: int, f: int) -> str:
+    def groups_at(self, rows: Index) -> Index:
+        """Return the places (m, F) of the levels of rows by their numbers, sorted; see above."""
+        found = np.empty((len(rows), len(self.places)), np.int64)
+        cuts = np.searchsorted(rows, np.arange(0, self.table.n_rows + _PIECE, _PIECE))
+        for piece, (low, high) in enumerate(pairwise(cuts.tolist())):
+            if low < high:
+                start = piece * _PIECE
+                own = self.groups_of(start, min(start + _PIECE, self.table.n_rows))
+                found[low:high] = own[rows[low:high] - start]
+        return found
+
+    def label(self, row: int, f: int) -> str:
+        """Return the label of a row in a factor, with the column, for print."""
         if self.places[f] is None:
             return f"no column of factor {f + 1}"
         factor = self.table.crossed[self.columns[f]]
@@ -443,9 +458,10 @@ def crossed_effects(
         ])  # fmt: skip
         places.append(np.where(found == UNKNOWN, UNKNOWN, first + k * found))
     step = -(-kept.draws.shape[1] // request.draws)
-    chosen = np.arange(kept.draws.shape[1])[::step]
-    reported = run.draws_matrix()[:, kept.numbers].reshape(kept.draws.shape[1], -1)[chosen]
-    theta = model.unconstrain(reported)
+    numbers = kept.numbers[::step]
+    reported = run.draws_matrix()[:, numbers]
+    theta = model.unconstrain(reported.reshape(-1, reported.shape[2]))
+    of_chains = kept.draws.reshape(len(kept.draws), run.chains, -1)
     slopes = tuple(columns for columns, _ in model.columns_of_effects)
     scale, shift = np.ones(0), np.zeros(0)
     if model.features:
@@ -455,7 +471,8 @@ def crossed_effects(
         scale, shift = other / own, (other_mean - mean) / own
     return CrossedEffects(
         theta=theta,
-        draws=np.ascontiguousarray(kept.draws[:, chosen]),
+        numbers=numbers,
+        draws=of_chains[:, :, ::step].reshape(len(kept.draws), -1),
         covariances=model.covariances(theta),
         slopes=slopes,
         scale=scale,

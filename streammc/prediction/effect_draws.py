@@ -70,7 +70,7 @@ class GroupDensity:
 
     def __init__(self, model: MixedModel, theta: Vector, rows: Rows) -> None:
         self._inner, q = model.inner, model.n_features
-        count = len(model.group_parameters)
+        count = model.n_covariance
         used = rows.weight != 0.0
         X = np.ascontiguousarray(rows.X[used], dtype=np.float64)
         self._y = np.ascontiguousarray(rows.y[used])

@@ -141,7 +141,7 @@ def write_predictions(
     effects: Any = None
     if isinstance(model, MixedModel):
         theta, effects = row_effects(run, model, table, posterior, request, described)
-        regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
+        regression, theta = model.inner, theta[:, : -model.n_covariance]
     elif isinstance(model, CrossedModel):
         effects = crossed_effects(run, model, table, request, posterior.design, described)
         regression, theta = model.inner, effects.theta[:, : -model.n_covariance]

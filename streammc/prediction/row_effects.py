@@ -316,13 +316,18 @@ class RowEffects:
             groups = self.index.find(labels)
         if not self.integrate and (groups == UNKNOWN).any():
             row = int(np.flatnonzero(groups == UNKNOWN)[0])
-            label = "no label" if labels is None else repr(label_text(labels[row]))
             raise DataError(
-                f"expected rows of groups that the run has seen, found {label} in row "
+                "expected rows of groups that the run has seen, found "
+                f"{self.label(start + row)} in row "
                 f"{start + row + 1} of {self.table.address!r}: leave such rows out, or predict "
                 "them as rows of new groups with new_groups integrate"
             )
         return groups
+
+    def label(self, row: int) -> str:
+        """Return the label of a row for print."""
+        labels = self.table.row_groups(row, row + 1)
+        return "no label" if labels is None else repr(label_text(labels[0]))
 
     def of_rows(self, groups: Index, X: NDArray[Any]) -> list[GroupPart]:
         """Return the distribution of w for rows ``X`` (m, q) of these groups (m,), in parts."""
@@ -590,7 +595,7 @@ def effect_covariance(model: MixedModel, theta: Matrix) -> Matrix:
 
     The last columns of ``theta`` (S, ..) are the unconstrained parameters of the effects.
     """
-    count = len(model.group_parameters)
+    count = model.n_covariance
     group = theta[:, -count:]
     covariance = np.zeros((len(theta), 3))
     tau = np.exp(group[:, : len(model.effects)])

@@ -12,6 +12,7 @@ from crossed_tables import CROSSED, FORMULA, crossed_table, data_of, summary
 import streammc
 from streammc.errors import (
     ConfigError,
+    DataError,
     IdentityError,
     MissingError,
     ModelError,
@@ -171,6 +172,65 @@ def test_new_levels_are_counted_or_refused(tmp_path: Path) -> None:
         streammc.predict(tmp_path / "run", new, trained_on=store, new_groups="refuse")
     with pytest.raises(ConfigError, match="trained_on"):
         streammc.predict(tmp_path / "run", new)
+
+
+def test_averages_and_checks_have_the_effects_of_known_levels(tmp_path: Path) -> None:
+    """Against predictors made of the draws of all effects that the run keeps, row by row."""
+    store, (table, *_) = made(tmp_path, "logistic", shuffle=False)
+    run, x = tmp_path / "run", np.asarray(table["x"])
+    sampled(store, run, "logistic")
+    theta = streammc.open_run(run).posterior.dataset.isel(draw=slice(1, None, 2))
+    eta = theta.beta.sel(feature="Intercept").values + x[:, None, None] * (
+        theta.beta.sel(feature="x").values
+    )
+    own = dict[str, Any]()
+    for factor in ("user", "item"):
+        labels = np.unique(table[factor])
+        drawn = streammc.effect_draws(
+            run, store, list(map(str, labels)), factor=factor, path=tmp_path / factor, draws=400
+        )
+        assert drawn.draw.values.tolist() == theta.draw.values.tolist()
+        own[factor] = drawn.u.values[np.searchsorted(labels, table[factor]), :, :, 0]
+
+    def chance(eta: Any) -> Any:
+        return 1.0 / (1.0 + np.exp(-eta))
+
+    step = theta.beta.sel(feature="x").values
+    rows = chance(eta + own["user"] + own["item"])
+    moved = chance(eta + step + own["user"] + own["item"]) - rows
+    known: Any = {"groups": "known", "draws": 400, "keep_draws": True}
+    found = streammc.predictions(run, store, **known)["draws"].to_pylist()[0]
+    np.testing.assert_allclose(found, rows.mean(axis=0).ravel(), rtol=1e-5)
+    of_x = streammc.comparisons(run, store, {"x": 1}, **known)["draws"].to_pylist()[0]
+    np.testing.assert_allclose(of_x, moved.mean(axis=0).ravel(), rtol=1e-5)
+    without = chance(eta + own["user"]).mean(axis=0).ravel()
+    assert np.abs(without / np.array(found) - 1.0).max() > 1e-3
+    tree = streammc.posterior_predictive(run, store, rows=300, draws=400)
+    assert tree.posterior.draw.values.tolist() == theta.draw.values.tolist()
+    at, y = tree.observed_data.row.values, np.asarray(table["y"])
+    log_lik = np.log(np.where(y[:, None, None], rows, 1.0 - rows))[at]
+    of_rows = tree.log_likelihood["y"].transpose("row", "chain", "draw").values
+    np.testing.assert_allclose(of_rows, log_lik, rtol=1e-4)
+    drawn = tree.posterior_predictive["y"].mean(("chain", "draw")).values
+    mean = rows[at].mean(axis=(1, 2))
+    z = (drawn - mean) / np.sqrt((rows * (1.0 - rows))[at].mean(axis=(1, 2)) / 400)
+    assert abs((z**2).mean() - 1.0) < 4.5 * np.sqrt(2.0 / 300)
+    of_row = streammc.residuals(run, store, draws=400)
+    np.testing.assert_allclose(of_row["mean"], rows.mean(axis=(1, 2)), rtol=1e-5)
+    few = streammc.residuals(run, store, draws=100)
+    assert few.attrs["draws"] == 100
+    np.testing.assert_allclose(few["mean"], rows[:, :, ::4].mean(axis=(1, 2)), rtol=1e-5)
+    some = {name: np.asarray(each)[50:90] for name, each in table.items()}
+    of_some = streammc.predictions(run, some, **known)["draws"].to_pylist()[0]
+    np.testing.assert_allclose(of_some, rows[50:90].mean(axis=0).ravel(), rtol=1e-5)
+    with pytest.raises(DataError, match="found item 'new' in row 40: leave such rows out, or ask"):
+        streammc.predictions(run, some | {"item": [*some["item"][:-1], "new"]}, groups="known")
+    del some["item"]
+    with (
+        pytest.warns(UserWarning, match="no column 'item'"),
+        pytest.raises(ConfigError, match="expected rows with labels of 'item', found none"),
+    ):
+        streammc.predictions(run, some, groups="known")
 
 
 def test_a_run_goes_on_being_of_the_rows_that_it_was_fitted_to(tmp_path: Path) -> None:
@@ -381,13 +441,11 @@ def test_what_needs_a_likelihood_of_rows_is_refused(tmp_path: Path) -> None:
     sampled(store, run)
     for call in (
         lambda: streammc.score(run, store),
-        lambda: streammc.residuals(run, store),
-        lambda: streammc.posterior_predictive(run, store),
-        lambda: streammc.slopes(run, store, variables=["x"]),
+        lambda: streammc.prior_predictive(streammc.models.gaussian(), store),
         lambda: streammc.control_variates(store, streammc.models.gaussian()),
         lambda: streammc.export(run, tmp_path / "model.json"),
     ):
-        with pytest.raises((ModelError, ConfigError, RefusedError), match="cross"):
+        with pytest.raises((ModelError, ConfigError, RefusedError), match="cross|without groups"):
             call()
     with pytest.raises(ConfigError, match="user, item"):
         streammc.effects(run, store)

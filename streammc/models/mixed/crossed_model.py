@@ -244,7 +244,8 @@ class CrossedModel(LinearModel):
         raise ModelError(
             f"expected a likelihood that is a product over rows or groups, found factors that "
             f"cross ({', '.join(self.crossed)}), which have none without the effects of all their "
-            "levels: sample with gibbs; of its runs there are summaries, effects and predictions"
+            "levels: sample with gibbs; of its runs there are summaries, effects, predictions and "
+            "averages"
         )
 
     def level(self, rows: Rows) -> Level:

@@ -109,6 +109,11 @@ class MixedModel(LinearModel):
         return (*stated, Parameter(f"rho[{column}]", support=CORRELATION, default=lkj(2.0)))
 
     @property
+    def n_covariance(self) -> int:
+        """Return the number of parameters of the effects, which come last."""
+        return len(self.group_parameters)
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the inner model's parameters, none of them linear, and those of the groups."""
         parameters: tuple[Parameter, ...] = self.inner.parameters  # type: ignore[attr-defined]
