@@ -445,7 +445,7 @@ def test_what_needs_a_likelihood_of_rows_is_refused(tmp_path: Path) -> None:
         lambda: streammc.control_variates(store, streammc.models.gaussian()),
         lambda: streammc.export(run, tmp_path / "model.json"),
     ):
-        with pytest.raises((ModelError, ConfigError, RefusedError), match="cross|without groups"):
+        with pytest.raises((ModelError, ConfigError, RefusedError), match=r"cross|without groups"):
             call()
     with pytest.raises(ConfigError, match="user, item"):
         streammc.effects(run, store)
