@@ -99,7 +99,7 @@ def _show(printer: Output, output: str, result: Mapping[str, Any]) -> None:
 
 _MOST_ROWS: Final = 10**7
 _MOST_COLUMNS: Final = 50
-"""Largest sizes whose average comparisons are made for a page, in about a second."""
+"""Largest sizes whose average comparisons are made for a page, in some seconds."""
 
 
 def average_comparisons(
@@ -120,9 +120,11 @@ def average_comparisons(
     advice, refused = f"{command} makes them", list[str]()
     if store is None:
         return [], f"No average comparisons: the rows of the run are not there. {advice}."
-    if store["n_rows"] > _MOST_ROWS or len(store["features"]) > _MOST_COLUMNS:
-        return [], f"Average comparisons of so large a table take a while: {advice}."
     try:
+        model = model_of_run(run.identity, run.attributes.get("settings"))
+        of_row = (1 + getattr(model, "n_covariance", 0)) ** 2  # pairs of what a row is expanded in
+        if store["n_rows"] * of_row > _MOST_ROWS or len(store["features"]) > _MOST_COLUMNS:
+            return [], f"Average comparisons of so large a table take a while: {advice}."
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             rows = open_store(store["path"])
@@ -138,7 +140,6 @@ def average_comparisons(
                 steps[name] = float(f"{columns.sd(name):.2g}") if scaled and number else None
             if not steps:
                 return [], " ".join(["No average comparisons.", *refused])
-            model = model_of_run(run.identity, run.attributes.get("settings"))
             found = comparisons(run.path, rows, steps, model=model, interval=interval)
     except StreammcError as error:
         return [], f"No average comparisons: {error}"

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import snapshot, streammc
-from crossed_tables import SAMPLERS_OF_ROWS
+from crossed_tables import CROSSED, FORMULA, SAMPLERS_OF_ROWS, crossed_table
 from quick import quick
 from report_page import Page
 
+import streammc as api
 from streammc import registry
+from streammc.cli import html_report
 from streammc.trace.run_directory import RunDirectory
 
 pytest.importorskip("matplotlib")
@@ -101,6 +103,26 @@ def test_the_page_opens_with_the_answer(run: Path, store: Path) -> None:
     (shown,) = [text for text in page.alternatives if text.startswith("Odds ratios")]
     ratios = streammc("diagnose", run, "--json").json["ratios"]["parameters"]
     assert f"x1 +1: {ratios['x1']['median']:.4g}" in shown
+
+
+@pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
+def test_averages_over_new_levels_are_on_the_page_unless_they_take_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, _, _ = crossed_table("logistic")
+    monkeypatch.chdir(tmp_path)
+    store = api.from_table(rows, path=Path("t.zarr"), formula=FORMULA, group_as=CROSSED)
+    api.sample(store, api.models.logistic(), path=Path("r"), seed=1, draws=50, warmup=50, chains=2)
+    words = ("--variables", f"x={rows['x'].std():.2g}", "--json")
+    (found,) = streammc("comparisons", "r", "t.zarr", *words).json["comparisons"]
+    page = written("r")
+    assert "Change of the mean of y" in page.text
+    assert f"{found['estimate']:+.3f}" in page.text
+    pairs = (1 + 2) ** 2  # the predictor, and the scales of two factors
+    monkeypatch.setattr(html_report, "_MOST_ROWS", pairs * len(rows["x"]) - 1)
+    page = written("r", "--overwrite")
+    assert "so large a table take a while: streammc comparisons" in page.text
+    assert "Change of the mean of y" not in page.text
 
 
 def test_another_interval_renews_the_page_and_is_named(run: Path) -> None:
