@@ -122,7 +122,7 @@ def average_comparisons(
         return [], f"No average comparisons: the rows of the run are not there. {advice}."
     try:
         model = model_of_run(run.identity, run.attributes.get("settings"))
-        of_row = (1 + getattr(model, "n_covariance", 0)) ** 2  # pairs of what a row is expanded in
+        of_row = (1 + model.n_covariance) ** 2  # pairs of what a row is expanded in
         if store["n_rows"] * of_row > _MOST_ROWS or len(store["features"]) > _MOST_COLUMNS:
             return [], f"Average comparisons of so large a table take a while: {advice}."
         with warnings.catch_warnings():

@@ -355,6 +355,10 @@ class Model(Protocol):
         """Return the columns of factors that cross, whose effects are drawn with theta."""
 
     @property
+    def n_covariance(self) -> int:
+        """Return the number of scales and correlations of effects, which come last in theta."""
+
+    @property
     def designs(self) -> Sequence[Sequence[int]]:
         """Return the columns of each linear predictor, ascending; empty: each has them all."""
 

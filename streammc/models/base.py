@@ -420,6 +420,11 @@ class StatedModel(Shown, ABC):
     def parameters(self) -> tuple[Parameter, ...]:
         """Return the named parameters."""
 
+    @property
+    def n_covariance(self) -> int:
+        """Return the number of scales and correlations of effects, which come last in theta."""
+        return 0
+
     @cached_property
     def _stated(self) -> tuple[Parameter, ...]:
         return tuple(self.parameters)

@@ -148,7 +148,7 @@ class CrossedModel(LinearModel):
 
     @property
     def n_covariance(self) -> int:
-        """Return the number of parameters of all factors, which come last."""
+        """Return the number of scales and correlations of effects, which come last in theta."""
         return sum(len(self.group_parameters(f)) for f in range(len(self.crossed)))
 
     def _correlations(self, d: int) -> list[tuple[int, int]]:

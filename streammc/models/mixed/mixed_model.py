@@ -110,7 +110,7 @@ class MixedModel(LinearModel):
 
     @property
     def n_covariance(self) -> int:
-        """Return the number of parameters of the effects, which come last."""
+        """Return the number of scales and correlations of effects, which come last in theta."""
         return len(self.group_parameters)
 
     @property
