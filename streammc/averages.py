@@ -22,6 +22,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from numbers import Real
@@ -40,7 +41,7 @@ from streammc.control_variates.full_pass.scenario_sums import (
 )
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.diagnostics.text import interval_ends
-from streammc.errors import ConfigError, DataError
+from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.frames import data_set
 from streammc.likelihood.data_views import draw_subset
 from streammc.likelihood.pass_cost import SUBSET_BYTES
@@ -150,6 +151,8 @@ class Columns:
         self._intercept = int(self.features[:1] == [INTERCEPT])
         self._mean, self._scale = standardization(attributes, len(self.features))
         self.standardised = attributes.get("standardization") is not None
+        groups = (attributes.get("groups"), *(attributes.get("crossed") or ()))
+        self._grouped = {each["column"] for each in groups if each}
         single = attributes.get("dtype") == "float32"
         self._digits = 6 if single else 14
         """Exact digits of a value that comes back, of the larger of it and its spread."""
@@ -190,6 +193,11 @@ class Columns:
     def require(self, names: Sequence[str], *, changed: bool) -> None:
         """Raise ConfigError unless these columns, and all that changes with them, are known."""
         for name in names:
+            if name in self._grouped and name not in self.names:
+                raise ConfigError(
+                    f"expected a column of fixed effects, found {name!r} of groups: the effects of "
+                    "each are those of streammc effects, its rows those of streammc predict"
+                )
             if name not in self.names:
                 raise ConfigError(
                     f"expected a column of the model, found {name!r}: choose among "
@@ -1301,12 +1309,8 @@ def _known_task(
                 "a table with this column, a large one as a store made with --like"
             )
     if needs_rows_of_run(model, table, run.identity["store"]):
-        if run_store in (None, "memory"):
-            raise ConfigError(
-                "expected a run on a store, found one on rows in memory: the effects of known "
-                "groups are computed from these; give the data set that was sampled as the table"
-            )
-        trained_on = open_store(run_store)
+        in_memory = run_store in (None, "memory")
+        trained_on = _as_fitted(run, call.table) if in_memory else open_store(run_store)
     request = PredictionRequest(
         draws=call.n_draws, trained_on=trained_on, scheduler=call.scheduler, seed=call.seed
     )
@@ -1324,6 +1328,18 @@ def _known_task(
     if category is not None:
         regression = CategoryChance(model.inner, category)
     return KnownTask(task, regression, coefficients, effects)
+
+
+def _as_fitted(run: RunDirectory, table: Any) -> Any:
+    """Return a table as the rows in memory that a run was fitted to; ConfigError if it is not."""
+    with suppress(StreammcError):
+        rows = data_set(run, table, fitted=True)
+        if rows.fingerprint == run.identity["store"]:
+            return rows
+    raise ConfigError(
+        "expected the table of a run on rows in memory, whose groups have the effects, found "
+        "another: give the table that was fitted, or sample a store of it"
+    )
 
 
 def _of_known_groups(

@@ -14,6 +14,7 @@ from mixed_runs import make_run
 import streammc
 from streammc import averages, models
 from streammc.errors import ConfigError, DataError
+from streammc.models.mixed.crossed_model import CrossedModel
 from streammc.prediction.mean_responses import responses
 
 N, DRAWS = 20_000, 200
@@ -359,6 +360,30 @@ def test_mixed_models_average_over_new_groups(family, effects, tmp_path):
     bound = 2.0 * averages.ENOUGH * exact.std()
     assert np.sqrt(np.mean((found - exact) ** 2)) < bound
     assert np.sqrt(np.mean((of_zero - exact) ** 2)) > bound
+
+
+@pytest.mark.parametrize("family", ["logistic", "negative_binomial"])
+def test_derivatives_in_scales_and_correlations_are_those_of_differences(family):
+    """By the logarithm of the variance of each row, against moves of all parameters together."""
+    rng = np.random.default_rng(2)
+    inner = getattr(models, family)()
+    model = CrossedModel(
+        inner.prior, inner=inner, crossed=("s", "r"), terms=(("1", "x", "z"), ("z",)),
+        correlated=(True, False), features=("Intercept", "x", "z"),
+    )  # fmt: skip
+    response, X = averages.MeanResponse(model), np.c_[np.ones(9), rng.normal(size=(9, 2))]
+    theta = 0.3 * rng.normal(size=(1, 3 + inner.n_scalar + model.n_covariance))
+    eta, Z = response.predictors(X, np.zeros(9), theta)[:, :, 0], response.products(X)
+    value, slope, bend = response.derivatives(eta, Z)
+    for i in range(9):
+
+        def moved(moves, row=i):
+            return response((eta[:, row] + moves).T[:, None], Z[row : row + 1]).T
+
+        exact = averages._differences(moved, len(eta))
+        assert np.allclose(value[i], exact[0], rtol=1e-9)
+        assert np.allclose(slope[:, i], exact[1][:, 0], rtol=1e-5, atol=1e-6 * value[i])
+        assert np.allclose(bend[:, i], exact[2][:, 0], rtol=1e-4, atol=1e-5 * value[i])
 
 
 def at_rows(model, data, theta, rows):

@@ -233,6 +233,24 @@ def test_averages_and_checks_have_the_effects_of_known_levels(tmp_path: Path) ->
         streammc.predictions(run, some, groups="known")
 
 
+def test_averages_of_a_run_in_memory_take_the_table_that_was_fitted(tmp_path: Path) -> None:
+    table, *_ = crossed_table("logistic")
+    options: Any = {"formula": FORMULA, "group_as": CROSSED}
+    store = streammc.from_table(table, path=tmp_path / "t.zarr", **options)
+    sampled(store, tmp_path / "of-store", "logistic")
+    streammc.fit(table, family="logistic", path=tmp_path / "fitted", **options, **SIZES)
+    rows, known = {name: each[:200] for name, each in table.items()}, {"groups": "known"}
+    found = streammc.predictions(tmp_path / "fitted", table, **known)
+    other = streammc.predictions(tmp_path / "of-store", store, **known)
+    sd = other["std_error"][0].as_py()
+    assert abs(found["estimate"][0].as_py() - other["estimate"][0].as_py()) < sd
+    assert 0.8 < found["std_error"][0].as_py() / sd < 1.25
+    with pytest.raises(ConfigError, match="found another: give the table that was fitted"):
+        streammc.predictions(tmp_path / "fitted", rows, **known)
+    with pytest.raises(ConfigError, match="found 'item' of groups"):
+        streammc.comparisons(tmp_path / "fitted", table, "item")
+
+
 def test_a_run_goes_on_being_of_the_rows_that_it_was_fitted_to(tmp_path: Path) -> None:
     table, *_ = crossed_table("gaussian")
     store, _ = made(tmp_path)
