@@ -195,8 +195,8 @@ class Columns:
         for name in names:
             if name in self._grouped and name not in self.names:
                 raise ConfigError(
-                    f"expected a column of fixed effects, found {name!r} of groups: the effects of "
-                    "each are those of streammc effects, its rows those of streammc predict"
+                    f"expected a column of fixed effects, found {name!r}, whose levels have random "
+                    "effects: read them with streammc effects, and rows with streammc predict"
                 )
             if name not in self.names:
                 raise ConfigError(
@@ -385,10 +385,10 @@ class Columns:
 
 
 class NewEffects:
-    """The effects of new groups: the variance of their part of the predictor of a row.
+    """Variance of the effects of new groups in the predictor of a row.
 
-    With the effects ``u ~ N(0, C)`` of each factor and the columns ``z`` of a row that they are of,
-    it is ``sum z' C z``, linear in the products of the ``z``.
+    A factor with effects ``u ~ N(0, C)`` and columns ``z`` of a row adds ``z' u`` to its predictor.
+    The variance, ``z' C z`` summed over the factors, is linear in the products of the columns.
     """
 
     def __init__(self, model: MixedModel | CrossedModel) -> None:
@@ -746,7 +746,7 @@ def _codes(values: NDArray[Any]) -> tuple[Index, int]:
 
 
 def _differences(values: Callable[[Matrix], Matrix], p: int) -> tuple[Vector, Matrix, Matrix]:
-    """Return ``values`` (n,) of functions of p coordinates and their derivatives, by differences.
+    """Return values (n,) of n functions of p coordinates, and derivatives by finite differences.
 
     ``values`` of moves (k, p) of the coordinates are (k, n). First derivatives (p, n), and second
     ones (p (p + 1) / 2, n) in the pairs b <= a, by a.
@@ -1216,7 +1216,7 @@ class KnownTask(PassTask[dict[tuple[float, ...], KnownSums]]):
     """(S, effects) draws of the effects of a group: the same in all blocks and scenarios."""
 
     def _part_of(self, groups: Index, X: Matrix) -> Matrix:
-        """Return draws (m, S) of the part of the predictor that is of the groups of rows ``X``."""
+        """Return draws (m, S) of the effects of the groups of rows ``X`` in their predictors."""
         effects = self.effects
         if isinstance(effects, CrossedEffects):
             (part,) = effects.of_rows(groups, X)

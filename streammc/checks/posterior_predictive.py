@@ -116,8 +116,8 @@ def posterior_predictive(
     For row i and draw s, ``y_rep ~ p(y | x_i, theta_s)``. The groups have the names that
     ``arviz_plots.plot_ppc_dist``, ``arviz_stats.loo`` and ``arviz_stats.loo_pit`` expect. Of a
     mixed model the responses are conditional: ``y_rep ~ p(y | x_i, theta_s, u_s)`` with effects
-    ``u_s`` of the groups drawn from their exact posterior given ``theta_s``; where factors cross,
-    with those that the run keeps, at the draws that it keeps them of.
+    ``u_s`` of the groups drawn from their exact posterior given ``theta_s``. Where factors cross
+    the run keeps the effects of some draws, and these draws are taken.
 
     Parameters
     ----------

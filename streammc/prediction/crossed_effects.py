@@ -356,7 +356,10 @@ class CrossedEffects:
         return found
 
     def groups_at(self, rows: Index) -> Index:
-        """Return the places (m, F) of the levels of rows by their numbers, sorted; see above."""
+        """Return the places (m, F) of the levels of rows by their numbers, ascending.
+
+        They are as in ``groups_of``, which reads consecutive rows.
+        """
         found = np.empty((len(rows), len(self.places)), np.int64)
         cuts = np.searchsorted(rows, np.arange(0, self.table.n_rows + _PIECE, _PIECE))
         for piece, (low, high) in enumerate(pairwise(cuts.tolist())):

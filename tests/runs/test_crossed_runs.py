@@ -20,7 +20,9 @@ from streammc.errors import (
     RefusedError,
     StoreError,
 )
+from streammc.frames import data_set
 from streammc.models.mixed.crossed_model import with_crossed
+from streammc.prediction.predict import opened_run
 from streammc.samplers.common.sampler import RunRequest
 from streammc.samplers.crossed import kernel
 from streammc.trace.run_directory import RunDirectory
@@ -217,6 +219,8 @@ def test_averages_and_checks_have_the_effects_of_known_levels(tmp_path: Path) ->
     assert abs((z**2).mean() - 1.0) < 4.5 * np.sqrt(2.0 / 300)
     of_row = streammc.residuals(run, store, draws=400)
     np.testing.assert_allclose(of_row["mean"], rows.mean(axis=(1, 2)), rtol=1e-5)
+    of_row = streammc.calibration(run, store, draws=400)
+    np.testing.assert_allclose(of_row["mean"], rows.mean(axis=(1, 2)), rtol=1e-5)
     few = streammc.residuals(run, store, draws=100)
     assert few.attrs["draws"] == 100
     np.testing.assert_allclose(few["mean"], rows[:, :, ::4].mean(axis=(1, 2)), rtol=1e-5)
@@ -236,18 +240,17 @@ def test_averages_and_checks_have_the_effects_of_known_levels(tmp_path: Path) ->
 def test_averages_of_a_run_in_memory_take_the_table_that_was_fitted(tmp_path: Path) -> None:
     table, *_ = crossed_table("logistic")
     options: Any = {"formula": FORMULA, "group_as": CROSSED}
-    store = streammc.from_table(table, path=tmp_path / "t.zarr", **options)
-    sampled(store, tmp_path / "of-store", "logistic")
     streammc.fit(table, family="logistic", path=tmp_path / "fitted", **options, **SIZES)
-    rows, known = {name: each[:200] for name, each in table.items()}, {"groups": "known"}
-    found = streammc.predictions(tmp_path / "fitted", table, **known)
-    other = streammc.predictions(tmp_path / "of-store", store, **known)
-    sd = other["std_error"][0].as_py()
-    assert abs(found["estimate"][0].as_py() - other["estimate"][0].as_py()) < sd
-    assert 0.8 < found["std_error"][0].as_py() / sd < 1.25
+    rows = {name: each[:200] for name, each in table.items()}
+    known: Any = {"groups": "known", "keep_draws": True}
+    run = opened_run(tmp_path / "fitted")
+    of_rows = data_set(run, table, fitted=True)
+    assert of_rows.fingerprint == run.identity["store"]
+    found, other = (streammc.predictions(run.path, each, **known) for each in (table, of_rows))
+    np.testing.assert_allclose(found["draws"].to_pylist(), other["draws"].to_pylist(), rtol=1e-5)
     with pytest.raises(ConfigError, match="found another: give the table that was fitted"):
         streammc.predictions(tmp_path / "fitted", rows, **known)
-    with pytest.raises(ConfigError, match="found 'item' of groups"):
+    with pytest.raises(ConfigError, match="found 'item', whose levels"):
         streammc.comparisons(tmp_path / "fitted", table, "item")
 
 
